@@ -1,0 +1,1 @@
+"""Engines that write kernels; knows no LSP and starts no compiler."""

@@ -1,0 +1,1 @@
+"""The runtime worker: a zygote in the user's interpreter, and the children that it forks."""
