@@ -10,7 +10,7 @@ Origin = Literal["get_inputs", "annotation", "captured", "asked"]
 
 @dataclass(frozen=True, slots=True)
 class InputSpec:
-    """One leaf of `get_inputs()` as the probe saw it; a non-tensor has `dtype` = its type's name."""
+    """One leaf of `get_inputs()` as the probe saw it; for a non-tensor, `dtype` names its type."""
 
     name: str
     dtype: str
