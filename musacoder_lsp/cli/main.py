@@ -1,0 +1,47 @@
+"""`musacoder`: one sub-command per file of this package."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from musacoder_lsp import __version__
+
+# In the order of the help text.
+COMMANDS = ("demo", "sites", "generate", "verify", "doctor", "bench", "lsp")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="musacoder",
+        description="Native kernels for PyTorch code: written, verified and timed on this machine.",
+        epilog="Exit codes: 0 success; 1 the honest negative; 2 usage or environment.",
+    )
+    parser.add_argument("--version", action="version", version=f"musacoder {__version__}")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        importlib.import_module(f"musacoder_lsp.cli.{name}").add_parser(subparsers)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = build_parser().parse_args(argv)
+    try:
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader, such as `head`, has enough. Python would complain once more at exit.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
