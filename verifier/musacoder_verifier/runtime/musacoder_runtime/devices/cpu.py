@@ -1,0 +1,114 @@
+"""The CPU as a device."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from pathlib import Path
+from typing import Optional
+
+import torch
+
+_M_PERTURB = -6  # <malloc.h>
+# glibc fills freed memory with the value and new memory with its complement. 0x7f7f... is 3.4e38
+# as float32, 1.4e306 as float64, NaN as float16, and about 2**62 as int64.
+_PERTURB = 0x80
+_LARGEST_FLUSH = 256 << 20
+_DEFAULT_CACHE = 32 << 20
+
+
+class Cpu:
+    torch_device = "cpu"
+
+    def __init__(self) -> None:
+        self._flush_buffer: Optional[torch.Tensor] = None
+        self._mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+
+    def configure(self, threads: int) -> None:
+        torch.set_num_threads(threads)
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+        set_extension_threads(threads)
+
+    def synchronize(self) -> None:
+        """Nothing to wait for: a CPU operator returns when it is done."""
+
+    def poison(self, on: bool) -> bool:
+        """Through malloc, so that it covers every allocation of every library; where malloc is
+        another one, through torch's own filling of uninitialised tensors."""
+        if self._mallopt is not None:
+            self._mallopt(_M_PERTURB, _PERTURB if on else 0)
+            if not on or self._poisoned():
+                return True
+        torch.use_deterministic_algorithms(on, warn_only=True)
+        deterministic = getattr(torch.utils, "deterministic", None)
+        if deterministic is not None:
+            deterministic.fill_uninitialized_memory = on
+        return not on or self._poisoned()
+
+    def _poisoned(self) -> bool:
+        for size in (16, 1 << 12, 1 << 20):
+            values = torch.empty(size)
+            if not bool((values.isnan() | (values > 1e38)).all()):
+                return False
+        return True
+
+    def flush(self) -> None:
+        if self._flush_buffer is None:
+            size = min(2 * last_level_cache(), _LARGEST_FLUSH)
+            self._flush_buffer = torch.zeros(size // 4)
+        self._flush_buffer.add_(1.0)
+
+    def bandwidth(self) -> float:
+        size = min(4 * last_level_cache(), _LARGEST_FLUSH)
+        source, target = torch.ones(size // 4), torch.ones(size // 4)
+        best = float("inf")
+        for _ in range(5):
+            start = time.perf_counter()
+            target.copy_(source)
+            best = min(best, time.perf_counter() - start)
+        return 2 * size / best
+
+    def background_work(self) -> int:
+        own = str(os.getpid())
+        total = 0
+        for task in Path("/proc/self/task").iterdir():
+            if task.name == own:
+                continue
+            try:
+                total += int((task / "schedstat").read_text(encoding="ascii").split()[0])
+            except (OSError, IndexError, ValueError):  # the thread has just ended
+                continue
+        return total
+
+
+def set_extension_threads(threads: int) -> None:
+    """The same number of threads for OpenMP code that does not ask torch."""
+    for name in ("libgomp.so.1", "libiomp5.so", "libomp.so"):
+        for path in _loaded(name):
+            library = ctypes.CDLL(path)
+            library.omp_set_num_threads(threads)
+
+
+def _loaded(name: str) -> set[str]:
+    stem = name.split(".so")[0]
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
+    paths = {line.split(None, 5)[5].strip() for line in maps.splitlines() if "/" in line}
+    return {path for path in paths if Path(path).name.startswith(stem)}
+
+
+def last_level_cache() -> int:
+    """Bytes of the largest cache that the system names."""
+    sizes = [_DEFAULT_CACHE]
+    try:
+        for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+            text = path.read_text(encoding="ascii").strip()
+            factor = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
+            sizes.append(int(text.rstrip("KM")) * factor)
+    except (OSError, ValueError):
+        return _DEFAULT_CACHE
+    return max(sizes)
+
+
+def create() -> Cpu:
+    return Cpu()

@@ -1,0 +1,294 @@
+"""Whether outputs agree with the expected ones. Pure functions over torch, on the CPU.
+
+An element is right if it is within tolerance of the Reference's own result or of a float64 run of
+the Reference (`golden`). A leaf that misses both is still right if its largest float64 error is
+at most twice the Reference's own: no kernel fails for the Reference's rounding. Every value is
+judged against two absolute tolerances at once, the plain one and one scaled by the RMS of the
+output, so that a weak oracle can be replaced by the scaled one without running anything again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Mapping, Optional, Sequence
+
+import torch
+
+# KernelBench: atol = rtol per dtype.
+TOLERANCE: Mapping[str, float] = {
+    "float64": 1e-4,
+    "float32": 1e-4,
+    "float16": 1e-2,
+    "bfloat16": 1e-2,
+    "complex64": 1e-4,
+    "complex128": 1e-4,
+}
+DEFAULT_TOLERANCE = 1e-2  # float8 and other storage types
+# Over tolerance, but with a relative error below this: a near miss, its own class of failure.
+NEAR_MISS = 1e-3
+_CHUNK = 1 << 22
+
+
+@dataclass
+class Comparison:
+    """What comparing one output, or a tree of them, showed. Errors are against the golden values
+    where there are some; `max_rel_error` is relative to the larger of the element and the RMS."""
+
+    check: Optional[str] = None  # the first check that failed: structure, type, dtype, values ...
+    detail: str = ""
+    scaled_passes: bool = True
+    max_abs_error: float = 0.0
+    max_rel_error: float = 0.0
+    candidate_error: Optional[float] = None  # largest float64 error, None without golden values
+    reference_error: Optional[float] = None
+    tolerance: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def passes(self) -> bool:
+        return self.check is None
+
+    @property
+    def near_miss(self) -> bool:
+        return self.check == "values" and self.max_rel_error < NEAR_MISS
+
+
+def tolerance_of(dtype: torch.dtype) -> float:
+    return TOLERANCE.get(str(dtype)[len("torch.") :], DEFAULT_TOLERANCE)
+
+
+def compare_trees(
+    actual: tuple[Any, Sequence[Any]],
+    expected: tuple[Any, Sequence[Any]],
+    golden: Optional[Sequence[Any]] = None,
+    *,
+    stress: bool = False,
+    compare_integers: bool = True,
+) -> Comparison:
+    """Compare flattened trees, (structure, leaves) each; see `compare`."""
+    if actual[0] != expected[0]:
+        return _failed("structure", f"returned {shape_of(actual)}, expected {shape_of(expected)}")
+    total = Comparison()
+    for index, wanted in enumerate(expected[1]):
+        if not compare_integers and _is_integer_tensor(wanted):
+            continue
+        exact = golden[index] if golden is not None else None
+        part = _compare_leaf(actual[1][index], wanted, exact, stress)
+        _merge(total, part, index, len(expected[1]))
+    return total
+
+
+def _is_integer_tensor(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and not (leaf.is_floating_point() or leaf.is_complex())
+
+
+def _merge(total: Comparison, part: Comparison, index: int, count: int) -> None:
+    if total.check is None and part.check is not None:
+        total.check = part.check
+        total.detail = f"output {index}: {part.detail}" if count > 1 else part.detail
+    total.scaled_passes = total.scaled_passes and part.scaled_passes
+    total.max_abs_error = max(total.max_abs_error, part.max_abs_error)
+    total.max_rel_error = max(total.max_rel_error, part.max_rel_error)
+    for name in ("candidate_error", "reference_error"):
+        values = [v for v in (getattr(total, name), getattr(part, name)) if v is not None]
+        setattr(total, name, max(values) if values else None)
+    total.tolerance.update(part.tolerance)
+
+
+def shape_of(tree: tuple[Any, Sequence[Any]]) -> str:
+    """A short description of a flattened tree, for messages."""
+
+    def walk(node: Any) -> str:
+        if "sequence" in node:
+            return "(" + ", ".join(walk(item) for item in node["sequence"]) + ")"
+        if "mapping" in node:
+            return "{" + ", ".join(f"{key}: {walk(item)}" for key, item in node["mapping"]) + "}"
+        return _name_of(tree[1][node["leaf"]])
+
+    return walk(tree[0])
+
+
+def _name_of(leaf: Any) -> str:
+    if isinstance(leaf, torch.Tensor):
+        return f"{str(leaf.dtype)[len('torch.') :]}{list(leaf.shape)}"
+    if isinstance(leaf, dict):
+        return str(leaf.get("type"))
+    return type(leaf).__name__
+
+
+def _failed(check: str, detail: str) -> Comparison:
+    return Comparison(check=check, detail=detail, scaled_passes=False)
+
+
+def _compare_leaf(actual: Any, expected: Any, golden: Any, stress: bool) -> Comparison:
+    if not isinstance(expected, torch.Tensor):
+        return _compare_value(actual, expected)
+    if not isinstance(actual, torch.Tensor):
+        return _failed("output_type", f"returned {_name_of(actual)}, expected a plain tensor")
+    if actual.shape != expected.shape:
+        return _failed("shape", f"shape {list(actual.shape)}, expected {list(expected.shape)}")
+    if actual.dtype != expected.dtype:
+        return _failed("dtype", f"{actual.dtype}, expected {expected.dtype}")
+    exact = golden if isinstance(golden, torch.Tensor) else None
+    if exact is not None and exact.shape != expected.shape:
+        exact = None
+    return compare(actual, expected, exact, stress=stress)
+
+
+def _compare_value(actual: Any, expected: Any) -> Comparison:
+    if isinstance(expected, float) and isinstance(actual, (int, float)):
+        pair = [torch.tensor([value], dtype=torch.float64) for value in (actual, expected)]
+        return compare(pair[0], pair[1], None, tolerance=TOLERANCE["float32"])
+    if type(actual) is not type(expected) or actual != expected:
+        return _failed("values", f"returned {actual!r}, expected {expected!r}")
+    return Comparison()
+
+
+def compare(
+    actual: torch.Tensor,
+    expected: torch.Tensor,
+    golden: Optional[torch.Tensor],
+    *,
+    stress: bool = False,
+    tolerance: Optional[float] = None,
+) -> Comparison:
+    """Compare tensors of one shape and dtype.
+
+    Integers and bools must be equal. `stress` is for inputs that are not the Workload's own:
+    the absolute tolerance then grows with the output's RMS above 1, and elements where the
+    Reference itself is not finite are left out.
+    """
+    if expected.is_complex():
+        parts = [torch.view_as_real(t.resolve_conj()) for t in (actual, expected)]
+        exact = torch.view_as_real(golden.resolve_conj()) if golden is not None else None
+        return compare(parts[0], parts[1], exact, stress=stress, tolerance=tolerance)
+    if not expected.is_floating_point():
+        return _compare_exactly(actual, expected)
+    wanted = tolerance if tolerance is not None else tolerance_of(expected.dtype)
+    rms = root_mean_square(expected)
+    plain = wanted * max(1.0, rms) if stress else wanted
+    scaled = wanted * rms if stress else wanted * min(1.0, rms)
+    figures = _scan(actual, expected, golden, wanted, plain, scaled, rms, stress)
+    return figures.judged(str(expected.dtype)[len("torch.") :], wanted)
+
+
+def _compare_exactly(actual: torch.Tensor, expected: torch.Tensor) -> Comparison:
+    wrong = actual != expected
+    count = int(wrong.sum())
+    if count == 0:
+        return Comparison()
+    first = int(wrong.reshape(-1).to(torch.uint8).argmax())
+    got, want = actual.reshape(-1)[first].item(), expected.reshape(-1)[first].item()
+    comparison = _failed(
+        "values", f"{count} of {expected.numel()} elements differ, first {got} instead of {want}"
+    )
+    error = float((actual.double() - expected.double()).abs().max())
+    comparison.max_abs_error = error
+    comparison.max_rel_error = error / max(float(expected.double().abs().max()), 1.0)
+    return comparison
+
+
+def root_mean_square(tensor: torch.Tensor) -> float:
+    """RMS of the finite elements, 0 where there are none; chunked, in float64."""
+    total, count = 0.0, 0
+    for chunk in torch.split(tensor.reshape(-1), _CHUNK):
+        values = chunk.double()
+        values = values[values.isfinite()]
+        total += float(values.square().sum())
+        count += values.numel()
+    return (total / count) ** 0.5 if count else 0.0
+
+
+@dataclass
+class _Figures:
+    """Sums over chunks of one comparison."""
+
+    elements: int
+    bad: int = 0  # elements out of tolerance
+    bad_scaled: int = 0
+    bad_finiteness: int = 0  # NaN or infinity on one side only: no rounding explains it
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    candidate_error: Optional[float] = None
+    reference_error: Optional[float] = None
+    first: Optional[tuple[int, float, float]] = None  # index, actual, expected
+
+    def judged(self, dtype: str, tolerance: float) -> Comparison:
+        comparison = Comparison(
+            max_abs_error=self.max_abs,
+            max_rel_error=self.max_rel,
+            candidate_error=self.candidate_error,
+            reference_error=self.reference_error,
+            tolerance={dtype: tolerance},
+            scaled_passes=self.bad_scaled == 0 or self._within_rounding(),
+        )
+        if self.bad and not self._within_rounding() and self.first is not None:
+            index, got, want = self.first
+            comparison.check = "values"
+            comparison.detail = (
+                f"{self.bad} of {self.elements} elements differ by up to {self.max_abs:.3g} "
+                f"(tolerance {tolerance:g}); first at flat index {index}: {got:g} instead of "
+                f"{want:g}"
+            )
+        return comparison
+
+    def _within_rounding(self) -> bool:
+        if self.bad_finiteness or self.candidate_error is None or self.reference_error is None:
+            return False
+        return self.candidate_error <= 2.0 * self.reference_error
+
+
+def _scan(
+    actual: torch.Tensor,
+    expected: torch.Tensor,
+    golden: Optional[torch.Tensor],
+    rtol: float,
+    atol: float,
+    scaled_atol: float,
+    rms: float,
+    stress: bool,
+) -> _Figures:
+    figures = _Figures(elements=expected.numel())
+    if golden is not None:
+        figures.candidate_error = figures.reference_error = 0.0
+    flat = [t.reshape(-1) if t is not None else None for t in (actual, expected, golden)]
+    for start in range(0, expected.numel(), _CHUNK):
+        a, e, g = (t[start : start + _CHUNK].double() if t is not None else None for t in flat)
+        assert a is not None and e is not None
+        both = a.isfinite() & e.isfinite()
+        same = (a == e) | (a.isnan() & e.isnan())
+        odd = ~both & ~same
+        if stress:
+            odd &= e.isfinite()
+        away = torch.where(both, (a - e).abs(), torch.zeros_like(a))
+        far = [both & (away > limit + rtol * e.abs()) for limit in (atol, scaled_atol)]
+        truth = e
+        if g is not None:
+            known = g.isfinite()
+            truth = torch.where(known, g, e)
+            off = torch.where(both, (a - truth).abs(), torch.zeros_like(a))
+            far = [
+                miss & (off > limit + rtol * truth.abs())
+                for miss, limit in zip(far, (atol, scaled_atol))  # noqa: B905
+            ]
+            own = torch.where(both & known, (e - g).abs(), torch.zeros_like(a))
+            figures.candidate_error = max(figures.candidate_error or 0.0, _top(off))
+            figures.reference_error = max(figures.reference_error or 0.0, _top(own))
+            away = off
+        figures.max_abs = max(figures.max_abs, _top(away))
+        scale = truth.abs().clamp_min(rms)
+        relative = torch.where(both & (scale > 0), away / scale, away)
+        figures.max_rel = max(figures.max_rel, _top(torch.where(both, relative, away)))
+        figures.bad_finiteness += int(odd.sum())
+        wrong = far[0] | odd
+        figures.bad += int(wrong.sum())
+        figures.bad_scaled += int((far[1] | odd).sum())
+        if figures.first is None and bool(wrong.any()):
+            place = int(wrong.to(torch.uint8).argmax())
+            figures.first = (start + place, float(a[place]), float(e[place]))
+    if figures.bad_finiteness:
+        figures.max_abs = figures.max_rel = float("inf")
+    return figures
+
+
+def _top(values: torch.Tensor) -> float:
+    return float(values.max()) if values.numel() else 0.0

@@ -1,0 +1,145 @@
+"""Is the judge able to tell a wrong result from a right one, on these inputs?
+
+Outputs that no kernel computed (`imposters`) are judged like a Candidate's. On softmax over many
+classes all zeros are within 1e-4; on randn a copy is nearly a layer norm. An imposter that the
+Workload's own inputs let pass must be caught by another distribution (`widened`), or by a tolerance
+scaled to the output's RMS (`scaled`); else the oracle is `weak`. An imposter that is bit for bit
+the expected output on every trial is right by construction, and exempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Optional, Sequence
+
+import torch
+
+from musacoder_runtime import judge
+
+STATES = ("strong", "widened", "scaled", "weak")
+
+
+@dataclass(frozen=True)
+class ImposterResult:
+    """How one imposter fared on one trial."""
+
+    name: str
+    own: bool  # on the Workload's own inputs
+    rejected: bool
+    rejected_scaled: bool
+    equal: bool
+
+
+def imposters(
+    expected: tuple[Any, Sequence[Any]],
+    inputs: Sequence[Any],
+    previous: Optional[tuple[Any, Sequence[Any]]],
+) -> dict[str, list[Any]]:
+    """Name -> leaves of a false output. `previous` is the expected output of another trial."""
+    leaves = expected[1]
+    found = {
+        "zeros": [_zeros(leaf) for leaf in leaves],
+        "constant": [_mean(leaf) for leaf in leaves],
+        "permuted": [_permuted(leaf) for leaf in leaves],
+    }
+    copied = [_copied(leaf, inputs) for leaf in leaves]
+    if all(leaf is not None for leaf in copied):
+        found["input"] = copied
+    if previous is not None and _same_shapes(previous, expected):
+        found["stale"] = list(previous[1])
+    return found
+
+
+def probe(
+    expected: tuple[Any, Sequence[Any]],
+    golden: Optional[Sequence[Any]],
+    inputs: Sequence[Any],
+    previous: Optional[tuple[Any, Sequence[Any]]],
+    *,
+    own: bool,
+    compare_integers: bool = True,
+) -> list[ImposterResult]:
+    """Judge every imposter on one trial."""
+    results = []
+    for name, leaves in imposters(expected, inputs, previous).items():
+        comparison = judge.compare_trees(
+            (expected[0], leaves),
+            expected,
+            golden,
+            stress=not own,
+            compare_integers=compare_integers,
+        )
+        results.append(
+            ImposterResult(
+                name,
+                own,
+                not comparison.passes,
+                not comparison.scaled_passes,
+                all(_equal(a, e) for a, e in zip(leaves, expected[1])),  # noqa: B905
+            )
+        )
+    return results
+
+
+def conclude(results: Iterable[ImposterResult]) -> tuple[str, tuple[str, ...]]:
+    """(state, names of the imposters that put it there), the worst over all imposters."""
+    by_name: dict[str, list[ImposterResult]] = {}
+    for result in results:
+        by_name.setdefault(result.name, []).append(result)
+    states = {name: _state(items) for name, items in by_name.items()}
+    worst = max(states.values(), key=STATES.index, default="strong")
+    named = tuple(sorted(name for name, state in states.items() if state == worst))
+    return worst, named if worst != "strong" else ()
+
+
+def _state(items: Sequence[ImposterResult]) -> str:
+    if all(item.equal for item in items) or any(item.rejected and item.own for item in items):
+        return "strong"
+    if any(item.rejected for item in items):
+        return "widened"
+    if any(item.rejected_scaled and item.own for item in items):
+        return "scaled"
+    return "weak"
+
+
+def _zeros(leaf: Any) -> Any:
+    return torch.zeros_like(leaf) if isinstance(leaf, torch.Tensor) else type(leaf)()
+
+
+def _mean(leaf: Any) -> Any:
+    if not isinstance(leaf, torch.Tensor) or leaf.numel() == 0 or leaf.is_complex():
+        return leaf
+    if not leaf.is_floating_point():
+        return torch.full_like(leaf, leaf.reshape(-1)[0].item())
+    return torch.full_like(leaf, float(leaf.double().mean()))
+
+
+def _permuted(leaf: Any) -> Any:
+    """Rolled by an odd share of the whole: no row, column or plane stays where it was."""
+    if not isinstance(leaf, torch.Tensor) or leaf.numel() < 2:
+        return leaf
+    return leaf.reshape(-1).roll(leaf.numel() // 3 + 1).reshape(leaf.shape)
+
+
+def _copied(leaf: Any, inputs: Sequence[Any]) -> Any:
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    for value in inputs:
+        if isinstance(value, torch.Tensor) and value.numel() == leaf.numel():
+            return value.detach().cpu().reshape(leaf.shape).to(leaf.dtype)
+    return None
+
+
+def _same_shapes(first: tuple[Any, Sequence[Any]], second: tuple[Any, Sequence[Any]]) -> bool:
+    return first[0] == second[0] and all(
+        getattr(a, "shape", None) == getattr(b, "shape", None)
+        for a, b in zip(first[1], second[1])  # noqa: B905
+    )
+
+
+def _equal(actual: Any, expected: Any) -> bool:
+    if isinstance(actual, torch.Tensor) and isinstance(expected, torch.Tensor):
+        same = (actual == expected) | (actual.isnan() & expected.isnan())
+        return bool(same.all())
+    return bool(actual == expected)

@@ -1,0 +1,164 @@
+"""Inputs from a seed and a recipe, the same bits in every process.
+
+`own` are the Workload's own inputs. The other distributions change the values of floating leaves
+and keep shapes, strides, dtypes, and every integer and bool: a kernel that is right only for
+randn, only for positive values or only in the middle of a Gaussian shows there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import sys
+from types import ModuleType
+from typing import Any, Callable, Dict, List, Tuple
+
+import torch
+
+from musacoder_runtime import tensor_tree
+
+Transform = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
+
+
+def _noise(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return torch.randn(values.shape, generator=generator, dtype=torch.float32)
+
+
+def _heavy(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    # A ratio of normals, kept off its pole: Cauchy-like tails of up to about 60.
+    tail = _noise(values, generator) / (_noise(values, generator).abs() + 0.05)
+    return tail.to(values.dtype)
+
+
+def _constant(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return torch.full_like(values, 0.75)
+
+
+_TRANSFORMS: Dict[str, Transform] = {
+    "wide": lambda values, _: values * 8.0,
+    "small": lambda values, _: values / 64.0,
+    "shifted": lambda values, _: values * 2.5 + 3.0,
+    "negative": lambda values, _: -values.abs(),
+    "heavy": _heavy,
+    "sorted": lambda values, _: values.sort().values,
+    "constant": _constant,
+}
+OWN = "own"
+STRESS: Tuple[str, ...] = tuple(_TRANSFORMS)
+# A tie has no one right index: integer outputs are not compared where all inputs are equal.
+AMBIGUOUS_INDICES = frozenset({"constant"})
+
+
+def seed_everything(seed: int) -> None:
+    """Seed every generator that user code is likely to draw from."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed % 2**32)
+
+
+def initial_arguments(module: ModuleType, seed: int) -> Any:
+    """What `get_init_inputs` returns under `seed`; an absent function means no arguments."""
+    maker = getattr(module, "get_init_inputs", None)
+    seed_everything(seed)
+    return maker() if maker is not None else []
+
+
+def make_inputs(module: ModuleType, seed: int, distribution: str = OWN) -> List[Any]:
+    """`get_inputs()` under `seed`, its floating leaves then changed by `distribution`."""
+    seed_everything(seed)
+    inputs = list(module.get_inputs())
+    return inputs if distribution == OWN else transform(inputs, distribution, seed)
+
+
+def transform(inputs: List[Any], distribution: str, seed: int) -> List[Any]:
+    """`inputs` with the same layout and other values in their floating leaves."""
+    change = _TRANSFORMS[distribution]
+    generator = torch.Generator().manual_seed(seed)
+
+    def one(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or not leaf.is_floating_point():
+            return leaf
+        with torch.no_grad():
+            return like(leaf, change(whole_storage(leaf).cpu(), generator).to(leaf.device))
+
+    return _map(inputs, one)
+
+
+def whole_storage(leaf: torch.Tensor) -> torch.Tensor:
+    """All elements of the storage behind `leaf` as one flat tensor that shares its memory."""
+    count = leaf.untyped_storage().nbytes() // leaf.element_size()
+    return torch.as_strided(leaf.detach(), (count,), (1,), 0)
+
+
+def like(leaf: torch.Tensor, flat: torch.Tensor) -> torch.Tensor:
+    """`flat` seen with the shape, strides and offset of `leaf`."""
+    return torch.as_strided(flat, leaf.shape, leaf.stride(), leaf.storage_offset())
+
+
+def clone(inputs: List[Any]) -> List[Any]:
+    """New memory, same values and layout."""
+    return _map(
+        inputs,
+        lambda leaf: (
+            like(leaf, whole_storage(leaf).clone()) if isinstance(leaf, torch.Tensor) else leaf
+        ),
+    )
+
+
+def rolled(inputs: List[Any], places: int) -> List[Any]:
+    """New memory and other values of the same distribution: every storage rolled by `places`."""
+    return _map(
+        inputs,
+        lambda leaf: (
+            like(leaf, whole_storage(leaf).roll(places)) if isinstance(leaf, torch.Tensor) else leaf
+        ),
+    )
+
+
+def refill(old: List[Any], new: List[Any]) -> List[Any]:
+    """The memory of `old` with the values of `new`; `new` itself where the layouts differ."""
+    before, after = tensor_tree.flatten(old)[1], tensor_tree.flatten(new)[1]
+    leaves = []
+    for index, fresh in enumerate(after):
+        kept = before[index]
+        if isinstance(fresh, torch.Tensor) and _same_layout(kept, fresh):
+            whole_storage(kept).copy_(whole_storage(fresh))
+            leaves.append(kept)
+        else:
+            leaves.append(fresh)
+    return list(tensor_tree.rebuild(new, leaves))
+
+
+def _same_layout(first: Any, second: torch.Tensor) -> bool:
+    return (
+        isinstance(first, torch.Tensor)
+        and first.dtype == second.dtype
+        and first.shape == second.shape
+        and first.stride() == second.stride()
+        and first.storage_offset() == second.storage_offset()
+        and first.untyped_storage().nbytes() == second.untyped_storage().nbytes()
+    )
+
+
+def _map(inputs: List[Any], function: Callable[[Any], Any]) -> List[Any]:
+    leaves = [function(leaf) for leaf in tensor_tree.flatten(inputs)[1]]
+    return list(tensor_tree.rebuild(inputs, leaves))
+
+
+def to_device(inputs: List[Any], device: str) -> List[Any]:
+    return _map(inputs, lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf)
+
+
+def digest(tree: Any) -> str:
+    """Content digest of all leaves: dtype, shape, strides and values."""
+    state = hashlib.blake2b(digest_size=16)
+    for leaf in tensor_tree.flatten(tree)[1]:
+        if isinstance(leaf, torch.Tensor):
+            state.update(f"{leaf.dtype}{tuple(leaf.shape)}{leaf.stride()}".encode())
+            host = tensor_tree.host_copy(leaf)
+            state.update(tensor_tree.byte_view(host))
+        else:
+            state.update(f"{type(leaf).__name__}{leaf!r}".encode())
+    return state.hexdigest()

@@ -1,0 +1,122 @@
+"""Has somebody replaced a function or a global switch that results or figures depend on?
+
+A snapshot keeps the identity of every callable in the namespaces that a measurement rests on.
+Names that appear later are not compared: torch imports parts of itself lazily.
+"""
+
+from __future__ import annotations
+
+import builtins
+import ctypes
+import gc
+import hashlib
+import json
+import os
+import random
+import sys
+import threading
+import time
+from typing import Any, Optional
+
+import torch
+import torch.nn.functional
+
+_NAMESPACES: tuple[tuple[str, Any], ...] = (
+    ("torch", torch),
+    ("torch.Tensor", torch.Tensor),
+    ("torch.nn.Module", torch.nn.Module),
+    ("torch.nn.functional", torch.nn.functional),
+    ("torch.autograd", torch.autograd),
+    ("torch.testing", torch.testing),
+    ("torch.cuda", torch.cuda),
+    ("torch.utils.deterministic", torch.utils.deterministic),
+    ("torch._C._autograd", torch._C._autograd),
+    ("torch._C._profiler", getattr(torch._C, "_profiler", None)),
+)
+_PYTHON: tuple[tuple[str, Any], ...] = (
+    ("time", time),
+    ("os", os),
+    ("json", json),
+    ("gc", gc),
+    ("ctypes", ctypes),
+    ("hashlib", hashlib),
+    ("random", random),
+    ("threading", threading),
+    ("builtins", builtins),
+)
+_SYS = ("settrace", "setprofile", "_getframe", "exit", "excepthook")
+
+
+class Snapshot:
+    """The callables and switches as they are now, for `changes` to compare with."""
+
+    def __init__(self) -> None:
+        self._callables = _callables()
+        self.state = global_state()
+
+    def changes(self) -> list[tuple[str, str]]:
+        """(rule, what) for everything that was replaced or switched since; rules as in policy."""
+        found: list[tuple[str, str]] = []
+        now = _callables()
+        for name, value in self._callables.items():
+            if now.get(name) is not value:
+                torch_name = name.startswith("torch") or name.startswith("musacoder_runtime")
+                found.append(("patched-torch" if torch_name else "patched-python", name))
+        state = global_state()
+        for name, value in self.state.items():
+            if state.get(name) != value:
+                found.append(("global-state", f"{name}: {value} -> {state.get(name)}"))
+        return found
+
+
+def _callables() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    ours = [
+        (name, module)
+        for name, module in list(sys.modules.items())
+        if name.startswith("musacoder_runtime") and module is not None
+    ]
+    for prefix, namespace in (*_NAMESPACES, *_PYTHON, *ours):
+        if namespace is None:
+            continue
+        for name, value in list(vars(namespace).items()):
+            if callable(value):
+                found[f"{prefix}.{name}"] = value
+    for name in _SYS:
+        found[f"sys.{name}"] = getattr(sys, name)
+    return found
+
+
+def global_state() -> dict[str, str]:
+    """Switches of torch that change results or figures of code that runs later."""
+    backends: Any = torch.backends
+    readings: dict[str, Any] = {
+        "default dtype": torch.get_default_dtype,
+        "grad mode": torch.is_grad_enabled,
+        "threads": torch.get_num_threads,
+        "deterministic algorithms": torch.are_deterministic_algorithms_enabled,
+        "float32 matmul precision": torch.get_float32_matmul_precision,
+        "matmul tf32": lambda: backends.cuda.matmul.allow_tf32,
+        "reduced precision reduction": lambda: (
+            backends.cuda.matmul.allow_fp16_reduced_precision_reduction
+        ),
+        "cudnn tf32": lambda: backends.cudnn.allow_tf32,
+        "cudnn benchmark": lambda: backends.cudnn.benchmark,
+        "mkldnn": lambda: backends.mkldnn.enabled,
+    }
+    return {name: reading for name, read in readings.items() if (reading := _read(read))}
+
+
+def _read(function: Any) -> Optional[str]:
+    try:
+        return str(function())
+    except (AttributeError, RuntimeError):  # a switch that this torch does not have
+        return None
+
+
+def restore(state: dict[str, str]) -> None:
+    """Puts back the switches that later stages of this process depend on."""
+    if str(torch.get_default_dtype()) != state["default dtype"]:
+        torch.set_default_dtype(getattr(torch, state["default dtype"].split(".")[-1]))
+    torch.set_num_threads(int(state["threads"]))
+    torch.set_float32_matmul_precision(state["float32 matmul precision"])

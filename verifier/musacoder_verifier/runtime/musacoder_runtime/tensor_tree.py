@@ -1,0 +1,171 @@
+"""Nested tensors as a JSON structure plus raw bytes in a memory file.
+
+Outputs of a Candidate cross processes this way. Nothing is pickled: what an untrusted process
+wrote is read back as plain bytes of announced dtype and shape, or refused. Reading copies with
+`pread`, so a writer that shrinks the file causes a short read and no bus error.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Mapping
+from typing import Any, Dict, List, Tuple
+
+import torch
+
+Tree = Any
+_CHUNK = 1 << 28
+_ALIGN = 64
+_DTYPES = {
+    str(value)[len("torch.") :]: value
+    for value in vars(torch).values()
+    if isinstance(value, torch.dtype)
+}
+
+
+class TreeError(Exception):
+    """The bytes or the description that came from the other side do not fit."""
+
+
+def flatten(tree: Tree) -> Tuple[Any, List[Any]]:
+    """(structure, leaves). Tuples and lists are both sequences; mappings keep their keys."""
+    leaves: List[Any] = []
+
+    def walk(node: Tree) -> Any:
+        if isinstance(node, (tuple, list)):
+            return {"sequence": [walk(item) for item in node]}
+        if isinstance(node, Mapping):
+            return {"mapping": [[_key(key), walk(item)] for key, item in node.items()]}
+        leaves.append(node)
+        return {"leaf": len(leaves) - 1}
+
+    return walk(tree), leaves
+
+
+def tensors(tree: Tree) -> List[torch.Tensor]:
+    """The tensor leaves of `tree`, in order."""
+    return [leaf for leaf in flatten(tree)[1] if isinstance(leaf, torch.Tensor)]
+
+
+def rebuild(tree: Tree, leaves: List[Any]) -> Tree:
+    """A tree shaped like `tree` with other leaves."""
+    remaining = iter(leaves)
+
+    def walk(node: Tree) -> Any:
+        if isinstance(node, tuple):
+            return tuple(walk(item) for item in node)
+        if isinstance(node, list):
+            return [walk(item) for item in node]
+        if isinstance(node, Mapping):
+            return {key: walk(item) for key, item in node.items()}
+        return next(remaining)
+
+    return walk(tree)
+
+
+def _key(key: Any) -> str:
+    return key if isinstance(key, str) else repr(key)
+
+
+def byte_view(tensor: torch.Tensor) -> memoryview:
+    """The memory of a contiguous CPU tensor; the caller keeps the tensor alive."""
+    size = tensor.numel() * tensor.element_size()
+    if size == 0:
+        return memoryview(b"")
+    return memoryview((ctypes.c_char * size).from_address(tensor.data_ptr())).cast("B")
+
+
+def host_copy(tensor: torch.Tensor) -> torch.Tensor:
+    """Contiguous CPU memory with the values of `tensor`; the same memory where it already is."""
+    plain = tensor.detach()
+    if plain.is_complex() and plain.is_conj():
+        plain = plain.resolve_conj()
+    if plain.is_neg():
+        plain = plain.resolve_neg()
+    return plain.to("cpu").contiguous()
+
+
+def write(tree: Tree, fd: int, offset: int = 0) -> Dict[str, Any]:
+    """Write the tensors of `tree` into `fd` from `offset` on; the JSON description of all leaves.
+
+    A leaf that is no plain strided tensor is described, not written; the judge refuses it.
+    """
+    structure, leaves = flatten(tree)
+    described = []
+    for leaf in leaves:
+        entry = describe(leaf)
+        if entry["kind"] == "tensor":
+            host = host_copy(leaf)
+            view = byte_view(host)
+            offset = -(-offset // _ALIGN) * _ALIGN
+            entry["offset"], entry["bytes"] = offset, len(view)
+            _write_all(fd, view, offset)
+            offset += len(view)
+        described.append(entry)
+    return {"structure": structure, "leaves": described, "end": offset}
+
+
+def describe(leaf: Any) -> Dict[str, Any]:
+    """What kind of leaf this is; exact types only, so that a lazy subclass is never a tensor."""
+    if type(leaf) in (torch.Tensor, torch.nn.Parameter):
+        if leaf.layout != torch.strided or leaf.is_quantized or leaf.device.type == "meta":
+            return {"kind": "unsupported", "type": f"{leaf.layout} tensor on {leaf.device}"}
+        return {
+            "kind": "tensor",
+            "dtype": str(leaf.dtype)[len("torch.") :],
+            "shape": list(leaf.shape),
+            "stride": list(leaf.stride()),
+            "device": str(leaf.device),
+        }
+    if leaf is None or type(leaf) in (bool, int, str):
+        return {"kind": "value", "type": type(leaf).__name__, "value": leaf}
+    if type(leaf) is float:
+        # repr: JSON has no NaN and no infinity
+        return {"kind": "value", "type": "float", "value": repr(leaf)}
+    return {"kind": "unsupported", "type": f"{type(leaf).__module__}.{type(leaf).__qualname__}"}
+
+
+def read(description: Mapping[str, Any], fd: int) -> Tuple[Any, List[Any]]:
+    """(structure, leaves) as `flatten` gives them; an unsupported leaf stays its description.
+
+    Raises TreeError where the description is malformed or the file too short for it.
+    """
+    try:
+        leaves = [_read_leaf(entry, fd) for entry in description["leaves"]]
+        return description["structure"], leaves
+    except (KeyError, TypeError, ValueError, OverflowError, RuntimeError, AttributeError) as error:
+        raise TreeError(f"unreadable outputs: {error}") from error
+
+
+def _read_leaf(entry: Mapping[str, Any], fd: int) -> Any:
+    if entry["kind"] == "value":
+        return float(entry["value"]) if entry["type"] == "float" else entry["value"]
+    if entry["kind"] != "tensor":
+        return dict(entry)
+    shape = [int(size) for size in entry["shape"]]
+    expected = _DTYPES[entry["dtype"]].itemsize
+    for size in shape:
+        expected *= size
+    if min(shape, default=0) < 0 or expected != entry["bytes"]:
+        raise TreeError(f"{entry['bytes']} bytes announced for a {entry['dtype']} tensor {shape}")
+    if os.fstat(fd).st_size < entry["offset"] + expected:
+        raise TreeError("the outputs are shorter than announced")
+    tensor = torch.empty(shape, dtype=_DTYPES[entry["dtype"]])
+    _read_all(fd, byte_view(tensor), entry["offset"])
+    return tensor
+
+
+def _write_all(fd: int, view: memoryview, offset: int) -> None:
+    done = 0
+    while done < len(view):
+        done += os.pwrite(fd, view[done : done + _CHUNK], offset + done)
+
+
+def _read_all(fd: int, view: memoryview, offset: int) -> None:
+    done = 0
+    while done < len(view):
+        count = os.preadv(fd, [view[done : done + _CHUNK]], offset + done)
+        if count == 0:
+            raise TreeError("the outputs are shorter than announced")
+        done += count
