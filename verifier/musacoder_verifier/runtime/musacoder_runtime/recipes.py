@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import random
 import sys
-from types import ModuleType
 from typing import Any, Callable, Dict, List, Tuple
 
 import torch
@@ -58,22 +57,10 @@ def seed_everything(seed: int) -> None:
         numpy.random.seed(seed % 2**32)
 
 
-def initial_arguments(module: ModuleType, seed: int) -> Any:
-    """What `get_init_inputs` returns under `seed`; an absent function means no arguments."""
-    maker = getattr(module, "get_init_inputs", None)
-    seed_everything(seed)
-    return maker() if maker is not None else []
-
-
-def make_inputs(module: ModuleType, seed: int, distribution: str = OWN) -> List[Any]:
-    """`get_inputs()` under `seed`, its floating leaves then changed by `distribution`."""
-    seed_everything(seed)
-    inputs = list(module.get_inputs())
-    return inputs if distribution == OWN else transform(inputs, distribution, seed)
-
-
 def transform(inputs: List[Any], distribution: str, seed: int) -> List[Any]:
     """`inputs` with the same layout and other values in their floating leaves."""
+    if distribution == OWN:
+        return inputs
     change = _TRANSFORMS[distribution]
     generator = torch.Generator().manual_seed(seed)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from typing import Any, Callable, Optional
 
-from musacoder_runtime import failure, lint, module_source, recipes, recorder, reference_module
+from musacoder_runtime import failure, lint, module_source, recorder, reference_module
 from musacoder_runtime.channel import Channel
 from musacoder_runtime.source_positions import SourcePositions
 
@@ -77,16 +77,12 @@ def _collect(
 
     def construct() -> None:
         found["reference"] = reference_module.load(spec["reference"])
-        found["model"] = reference_module.build_model(
-            found["module"],
-            spec["reference"],
-            "ModelNew",
-            recipes.initial_arguments(found["reference"], reference_module.SEED),
+        found["model"] = reference_module.construct(
+            found["reference"], reference_module.SEED, found["module"].ModelNew
         )
 
     def run() -> None:
-        inputs = recipes.make_inputs(found["reference"], reference_module.SEED)
-        found["model"](*inputs)
+        found["model"](*reference_module.inputs(found["reference"], reference_module.SEED))
 
     for where, step in (("__init__", construct), ("forward", run)):
         # Whatever fails here fails again, with better words, in the candidate child.
