@@ -31,6 +31,8 @@ class Reference:
     training: bool = False
     # Content digests of the workspace files that the source imports, as "path:sha256".
     imported: tuple[str, ...] = field(default=())
+    # What a person should know about how it was built, one sentence each; not part of the key.
+    notes: tuple[str, ...] = field(default=())
 
     @property
     def key(self) -> str:

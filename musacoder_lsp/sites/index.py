@@ -1,0 +1,345 @@
+"""SiteIndex: the Sites of one open document, kept up to date edit by edit."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+
+from musacoder_verifier.workload import Origin
+from tree_sitter import Node, Tree
+
+from musacoder_lsp.sites.comments import comments_above
+from musacoder_lsp.sites.discover import Found, discover
+from musacoder_lsp.sites.document import Document, Edit, apply_edits, difference
+from musacoder_lsp.sites.names import Binding, ModuleNames, bindings
+from musacoder_lsp.sites.site import Site
+from musacoder_lsp.sites.syntax import definition_of, error_ranges, parse, reparse
+
+_IDENTIFIER = re.compile(rb"[A-Za-z_\x80-\xff][\w\x80-\xff]*")
+_COMMENT = re.compile(rb"^[ \t]*#(?!.*musacoder).*$")
+# Below this the cache of pieces is left alone: pieces of the text before the last edit are reused
+# when the edit is undone.
+_CACHE_SLACK = 256
+
+
+def find_sites(text: str, path: str | None = None) -> tuple[Site, ...]:
+    """Sites that carry a lens: module classes and functions that compute on tensors."""
+    return SiteIndex(text, path).sites()
+
+
+@dataclass(slots=True)
+class _Piece:
+    """One statement at the top of the module with the comment block above it.
+
+    All but `found` depends on its bytes alone; `found` on the names in `asked` as well.
+    """
+
+    bindings: tuple[Binding, ...]
+    identifiers: frozenset[bytes]
+    digest: bytes
+    asked: dict[str, str | bool | None]
+    found: tuple[Found, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    piece: _Piece
+    start: int
+    node: Node
+    shift: int  # of the node's own offsets to those in the piece
+
+
+class SiteIndex:
+    """Holds the syntax tree of one document. While the text does not parse, the last good Sites
+    stay, moved by the edits. Not thread-safe; give it one owner."""
+
+    def __init__(self, text: str, path: str | None = None) -> None:
+        self._path = path
+        self._tests = _is_test_file(path)
+        self._cache: dict[bytes, _Piece] = {}
+        self._document = Document(text)
+        self._tree: Tree | None = None if "\0" in text else parse(self._document)
+        self._sites: tuple[Site, ...] = ()
+        self._sites = self._extract(())
+
+    @property
+    def text(self) -> str:
+        return self._document.text
+
+    @property
+    def document(self) -> Document:
+        return self._document
+
+    @property
+    def tree(self) -> Tree | None:
+        """None for a text with NUL characters, which is no source."""
+        return self._tree
+
+    @property
+    def path(self) -> str | None:
+        return self._path
+
+    def sites(self) -> tuple[Site, ...]:
+        return self._sites
+
+    def update(self, change: str | Sequence[Edit]) -> tuple[Site, ...]:
+        """Takes the whole new text, or edits each relative to the text after those before it."""
+        if isinstance(change, str):
+            edit = difference(self._document.text, change)
+            edits: Sequence[Edit] = () if edit is None else (edit,)
+        else:
+            edits = change
+        if not edits:
+            return self._sites
+        if self._tree is None or any("\0" in edit.text for edit in edits):
+            self._document = Document(apply_edits(self._document.text, edits))
+            self._tree = None if "\0" in self._document.text else parse(self._document)
+        else:
+            self._document, self._tree = reparse(self._tree, self._document, edits)
+        self._sites = self._extract(moved(self._sites, edits))
+        return self._sites
+
+    # Extraction ------------------------------------------------------------------------------
+
+    def _extract(self, last: tuple[Site, ...]) -> tuple[Site, ...]:
+        if self._tree is None:
+            return ()
+        root = self._tree.root_node
+        placed = self._pieces(root)
+        names = ModuleNames(b for place in placed for b in place.piece.bindings)
+        for place in placed:
+            piece = place.piece
+            if piece.found is None or not names.still_holds(piece.asked):
+                names.asked = {}
+                piece.found = self._discover(place, names)
+                piece.asked = names.asked
+        fresh = _Assembly(self._document, placed, names).sites()
+        return self._merge(fresh, last, root) if root.has_error else fresh
+
+    def _pieces(self, root: Node) -> list[_Placed]:
+        data = self._document.data
+        placed: list[_Placed] = []
+        used: dict[bytes, _Piece] = {}
+        for node in root.children:
+            if node.type == "comment" or not node.is_named:
+                continue
+            start = node.start_byte
+            if definition_of(node) is not None:
+                start = comments_above(data, start)[0]
+            key = data[start : node.end_byte]
+            # A piece that does not parse may parse otherwise after an edit behind it.
+            piece = used.get(key) or (None if node.has_error else self._cache.get(key))
+            if piece is None:
+                piece = _Piece(
+                    tuple(bindings(node, data)),
+                    frozenset(_IDENTIFIER.findall(key)),
+                    hashlib.sha256(normalised(key)).digest(),
+                    {},
+                )
+            used[key] = piece
+            placed.append(_Placed(piece, start, node, start))
+        if len(self._cache) > 2 * len(used) + _CACHE_SLACK:
+            self._cache = used
+        else:
+            self._cache.update(used)
+        return placed
+
+    def _discover(self, place: _Placed, names: ModuleNames) -> tuple[Found, ...]:
+        node = place.node
+        if node.type.endswith("import_statement") or node.type == "expression_statement":
+            return ()
+        found = discover(node, self._document.data, names, tests=self._tests)
+        return tuple(_relative(item, place.start, self._document.data) for item in found)
+
+    def _merge(
+        self, fresh: tuple[Site, ...], last: tuple[Site, ...], root: Node
+    ) -> tuple[Site, ...]:
+        """Fresh Sites where the text parses, the last good ones where it does not."""
+        offset = self._document.offset
+        broken = [(offset(start), offset(end)) for start, end in error_ranges(root)]
+        by_id = {site.id: site for site in fresh}
+        kept = [
+            site
+            for site in last
+            if site.id not in by_id
+            and any(start <= site.end and end >= site.start for start, end in broken)
+        ]
+        # Recovery from an error can make a method look like a function of the module.
+        added = [
+            site
+            for site in fresh
+            if not any(old.start < site.end and site.start < old.end for old in kept)
+        ]
+        return tuple(sorted([*kept, *added], key=lambda site: (site.start, -site.end)))
+
+
+class _Assembly:
+    """Puts the Sites of the pieces together: offsets, ids, `get_inputs`, fingerprints."""
+
+    def __init__(self, document: Document, placed: Sequence[_Placed], names: ModuleNames) -> None:
+        self._document = document
+        self._placed = placed
+        self._names = names
+        self._defined: dict[bytes, list[_Piece]] = {}
+        for place in placed:
+            for binding in place.piece.bindings:
+                self._defined.setdefault(binding.name.encode(), []).append(place.piece)
+
+    def sites(self) -> tuple[Site, ...]:
+        found = [(place, item) for place in self._placed for item in place.piece.found or ()]
+        operations = {item.name: item.operations for _, item in found if item.operations}
+        owner = self._owner([item for _, item in found])
+        seen: dict[str, int] = {}
+        sites: list[Site] = []
+        for place, item in found:
+            if item.inherits is not None:
+                inherited = self._inherited(item.inherits, operations)
+                if not inherited:
+                    continue
+                item = replace(item, operations=inherited)
+            key = f"{item.kind}:{item.name}"
+            ordinal = seen[key] = seen.get(key, 0) + 1
+            sites.append(
+                self._site(place, item, key if ordinal == 1 else f"{key}:{ordinal}", item is owner)
+            )
+        return tuple(sorted(sites, key=lambda site: (site.start, -site.end)))
+
+    def _inherited(self, base: str, operations: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+        seen: set[str] = set()
+        while base.startswith("@") and base not in seen:
+            seen.add(base)
+            if base[1:] in operations:
+                return operations[base[1:]]
+            base = next(
+                (b for b in self._names.bases_of(base[1:]) if self._names.is_module_class(b)), ""
+            )
+        name = base.rpartition(".")[2]
+        return (name,) if base.startswith("torch.nn.") and name != "Module" else ()
+
+    def _owner(self, found: Sequence[Found]) -> Found | None:
+        """The Site that `get_inputs` speaks of: `Model`, else the one class that no other class of
+        the file uses, else the one function."""
+        if b"get_inputs" not in self._defined:
+            return None
+        modules = [f for f in found if f.kind == "module" and "." not in f.name]
+        for item in modules:
+            if item.name == "Model":
+                return item
+        if not modules:
+            functions = [f for f in found if f.kind == "function" and "." not in f.name]
+            return functions[0] if len(functions) == 1 else None
+        used: set[bytes] = set()
+        for place in self._placed:
+            if place.piece.found:
+                own = {binding.name.encode() for binding in place.piece.bindings}
+                used |= place.piece.identifiers - own
+        top = [item for item in modules if item.name.encode() not in used]
+        return top[0] if len(top) == 1 else None
+
+    def _site(self, place: _Placed, item: Found, identity: str, owns_inputs: bool) -> Site:
+        origin: Origin | None = "annotation" if item.annotated else None
+        missing = item.missing
+        problem: str | None = None
+        if owns_inputs and (not item.needs_init or b"get_init_inputs" in self._defined):
+            origin, missing = "get_inputs", ()
+        elif item.problem is not None:
+            problem = item.problem.message
+            if item.problem.line >= 0:
+                line = item.problem.line + self._document.data.count(b"\n", 0, place.start)
+                problem = f"Line {line + 1}: {problem}"
+        offset = self._document.offset
+        return Site(
+            identity,
+            item.kind,
+            item.name,
+            offset(place.start + item.start),
+            offset(place.start + item.end),
+            offset(place.start + item.header),
+            item.operations,
+            missing,
+            self._fingerprint(place, item, origin),
+            origin,
+            problem,
+        )
+
+    def _fingerprint(self, place: _Placed, item: Found, origin: str | None) -> str:
+        text = self._document.data[place.start + item.text_start : place.start + item.end]
+        digest = hashlib.sha256(normalised(text))
+        waiting = [place.piece]
+        seen = {id(place.piece)}
+        used: list[bytes] = []
+        if origin == "get_inputs":
+            for name in (b"get_inputs", b"get_init_inputs"):
+                waiting += self._defined.get(name, ())
+        first = frozenset(_IDENTIFIER.findall(text)) if len(waiting) == 1 else None
+        while waiting:
+            piece = waiting.pop()
+            identifiers = first if first is not None and piece is place.piece else piece.identifiers
+            if piece is not place.piece and id(piece) not in seen:
+                used.append(piece.digest)
+            seen.add(id(piece))
+            for name in identifiers & self._defined.keys():
+                for other in self._defined[name]:
+                    if id(other) not in seen:
+                        waiting.append(other)
+        for part in sorted(used):
+            digest.update(part)
+        return digest.hexdigest()[:32]
+
+
+def moved(sites: Sequence[Site], edits: Sequence[Edit]) -> tuple[Site, ...]:
+    """The Sites where they are after the edits; those whose text was deleted are gone."""
+    result = tuple(sites)
+    for edit in edits:
+        result = tuple(site for old in result if (site := _moved(old, edit)) is not None)
+    return result
+
+
+def _moved(site: Site, edit: Edit) -> Site | None:
+    growth = len(edit.text) - (edit.end - edit.start)
+    if edit.start >= site.end:
+        return site
+    if edit.end <= site.start:
+        return site.shifted(growth)
+    if edit.start <= site.start and edit.end >= site.end:
+        return None
+    start = min(site.start, edit.start + len(edit.text)) if edit.start < site.start else site.start
+    end = site.end + growth if edit.end <= site.end else edit.start + len(edit.text)
+    header = site.header
+    if edit.end <= header:
+        header += growth
+    elif edit.start < header:
+        header = edit.start
+    return replace(site, start=start, end=end, header=min(max(header, 0), end))
+
+
+def normalised(data: bytes) -> bytes:
+    """Source text without what cannot change its meaning: line endings, trailing blanks, blank
+    lines, and comments on their own line (annotations stay)."""
+    lines = [line.rstrip() for line in data.replace(b"\r\n", b"\n").split(b"\n")]
+    if b'"""' in data or b"'''" in data:
+        # A line of a long string may look like a comment.
+        return b"\n".join(lines)
+    return b"\n".join(line for line in lines if line and not _COMMENT.match(line))
+
+
+def _relative(item: Found, start: int, data: bytes) -> Found:
+    problem = item.problem
+    if problem is not None and problem.line >= 0:
+        problem = replace(problem, line=problem.line - data.count(b"\n", 0, start))
+    return replace(
+        item,
+        start=item.start - start,
+        end=item.end - start,
+        header=item.header - start,
+        text_start=item.text_start - start,
+        problem=problem,
+    )
+
+
+def _is_test_file(path: str | None) -> bool:
+    name = PurePath(path).name if path else ""
+    return name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py"
