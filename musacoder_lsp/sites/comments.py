@@ -10,40 +10,44 @@ from musacoder_lsp.sites.syntax import field, text_of
 from musacoder_lsp.sites.workload import Comment
 
 
-def comments_above(data: bytes, byte: int) -> tuple[int, list[tuple[int, str]]]:
-    """The block of comment lines that ends right above the line of `byte`.
-
-    Gives the byte where the block starts (the line of `byte` itself when there is none) and the
-    comments as (byte, text).
-    """
+def comments_start(data: bytes, byte: int) -> int:
+    """Start of the block of comment lines right above the line of `byte`, else of that line."""
     start = data.rfind(b"\n", 0, byte) + 1
-    found: list[tuple[int, str]] = []
     while start:
         previous = data.rfind(b"\n", 0, start - 1) + 1
-        line = data[previous : start - 1]
-        if not line.lstrip().startswith(b"#"):
+        if not data[previous : start - 1].lstrip().startswith(b"#"):
             break
-        found.append((previous, line.decode("utf-8", "replace").strip()))
         start = previous
-    return start, found[::-1]
+    return start
 
 
-def _within(definition: Node, data: bytes) -> Iterator[tuple[int, str]]:
+def _above(node: Node, data: bytes) -> list[Comment]:
+    line_start = data.rfind(b"\n", 0, node.start_byte) + 1
+    start = comments_start(data, node.start_byte)
+    texts = data[start:line_start].decode("utf-8", "replace").split("\n")[:-1]
+    first = node.start_point[0] - len(texts)
+    return [Comment(first + index, text.strip()) for index, text in enumerate(texts)]
+
+
+def _within(definition: Node, data: bytes) -> Iterator[Comment]:
     """Comments among the parameters, behind the colon, and before the first statement."""
     for child in definition.children:
         if child.type == "comment":
-            yield child.start_byte, text_of(child, data)
+            yield _comment(child, data)
         elif child.type == "parameters":
             for inner in child.children:
                 if inner.type == "comment":
-                    yield inner.start_byte, text_of(inner, data)
+                    yield _comment(inner, data)
     body = field(definition, "body")
     for index, child in enumerate(body.named_children if body is not None else ()):
         if child.type == "comment":
-            yield child.start_byte, text_of(child, data)
+            yield _comment(child, data)
         elif index or not _is_docstring(child):
-            # A comment behind the last statement of the header's line belongs to that statement.
             return
+
+
+def _comment(node: Node, data: bytes) -> Comment:
+    return Comment(node.start_point[0], text_of(node, data))
 
 
 def _is_docstring(node: Node) -> bool:
@@ -57,25 +61,21 @@ def _is_docstring(node: Node) -> bool:
 def definition_comments(outer: Node, definition: Node, data: bytes) -> list[Comment]:
     """Comments that may annotate a class or function; `outer` includes its decorators. Lines are
     lines of `data`."""
-    if b"musacoder" not in data:
-        return []
-    found = comments_above(data, outer.start_byte)[1]
+    found = _above(outer, data)
     if outer != definition:
-        found += comments_above(data, definition.start_byte)[1]
+        found += _above(definition, data)
     found += _within(definition, data)
-    return [
-        Comment(data.count(b"\n", 0, byte), text) for byte, text in found if "musacoder" in text
-    ]
+    return [comment for comment in found if "musacoder" in comment.text]
 
 
 def statement_comments(statement: Node, data: bytes) -> list[Comment]:
     """Comments above a statement and behind it on its last line."""
-    found = comments_above(data, statement.start_byte)[1]
+    found = _above(statement, data)
     following = statement.next_sibling
     if (
         following is not None
         and following.type == "comment"
         and following.start_point[0] == statement.end_point[0]
     ):
-        found.append((following.start_byte, text_of(following, data)))
-    return [Comment(data.count(b"\n", 0, byte), text) for byte, text in found]
+        found.append(_comment(following, data))
+    return [comment for comment in found if "musacoder" in comment.text]

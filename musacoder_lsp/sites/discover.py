@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tree_sitter import Node
 
 from musacoder_lsp.sites import classes
-from musacoder_lsp.sites.comments import comments_above, definition_comments
+from musacoder_lsp.sites.comments import comments_start, definition_comments
 from musacoder_lsp.sites.flow import OTHER, SCALAR, SELF, TENSOR, UNKNOWN, Flow, Value, annotated
 from musacoder_lsp.sites.names import ModuleNames, base_names, dotted_text
 from musacoder_lsp.sites.operations import Role
@@ -302,7 +302,7 @@ class _Discovery:
             outer.start_byte,
             outer.end_byte,
             self._data.rfind(b"\n", 0, definition.start_byte) + 1,
-            comments_above(self._data, outer.start_byte)[0],
+            comments_start(self._data, outer.start_byte),
             operations,
             missing,
             not missing and problem is None,

@@ -1,7 +1,8 @@
 """Text as this package sees it: a string, its UTF-8 bytes, and its lines.
 
 Offsets are code points unless a name says `byte`. Lines are those of the editor protocol: they end
-at `\\n`, `\\r\\n` and a lone `\\r` only; form feeds and the other characters at which `str.splitlines` breaks belong to their line.
+at `\\n`, `\\r\\n` and a lone `\\r` only; form feeds and the other characters at which
+`str.splitlines` breaks belong to their line.
 """
 
 from __future__ import annotations

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from musacoder_verifier.workload import Origin
 from tree_sitter import Node, Tree
 
-from musacoder_lsp.sites.comments import comments_above
+from musacoder_lsp.sites.comments import comments_start
 from musacoder_lsp.sites.discover import Found, discover
 from musacoder_lsp.sites.document import Document, Edit, apply_edits, difference
 from musacoder_lsp.sites.names import Binding, ModuleNames, bindings
@@ -42,6 +42,8 @@ class _Piece:
     digest: bytes
     asked: dict[str, str | bool | None]
     found: tuple[Found, ...] | None = None
+    # Per Site of `found`: its fingerprint, and the names that went into it.
+    fingerprints: dict[tuple[str, bool], tuple[str, frozenset[bytes]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,6 @@ class _Placed:
     piece: _Piece
     start: int
     node: Node
-    shift: int  # of the node's own offsets to those in the piece
 
 
 class SiteIndex:
@@ -62,6 +63,9 @@ class SiteIndex:
         self._cache: dict[bytes, _Piece] = {}
         self._document = Document(text)
         self._tree: Tree | None = None if "\0" in text else parse(self._document)
+        self._bindings: list[tuple[Binding, ...]] = []
+        self._names = ModuleNames(())
+        self._last_pieces: dict[int, _Piece] = {}
         self._sites: tuple[Site, ...] = ()
         self._sites = self._extract(())
 
@@ -99,36 +103,55 @@ class SiteIndex:
             self._tree = None if "\0" in self._document.text else parse(self._document)
         else:
             self._document, self._tree = reparse(self._tree, self._document, edits)
-        self._sites = self._extract(moved(self._sites, edits))
+        self._sites = self._extract(edits)
         return self._sites
 
     # Extraction ------------------------------------------------------------------------------
 
-    def _extract(self, last: tuple[Site, ...]) -> tuple[Site, ...]:
+    def _extract(self, edits: Sequence[Edit]) -> tuple[Site, ...]:
         if self._tree is None:
             return ()
         root = self._tree.root_node
         placed = self._pieces(root)
-        names = ModuleNames(b for place in placed for b in place.piece.bindings)
+        all_bindings = [place.piece.bindings for place in placed]
+        same_names = all_bindings == self._bindings
+        if not same_names:
+            self._bindings = all_bindings
+            self._names = ModuleNames(b for piece in all_bindings for b in piece)
+        names = self._names
         for place in placed:
             piece = place.piece
-            if piece.found is None or not names.still_holds(piece.asked):
+            if piece.found is None or not (same_names or names.still_holds(piece.asked)):
                 names.asked = {}
                 piece.found = self._discover(place, names)
                 piece.asked = names.asked
-        fresh = _Assembly(self._document, placed, names).sites()
-        return self._merge(fresh, last, root) if root.has_error else fresh
+                piece.fingerprints = {}
+        fresh = _Assembly(self._document, placed, names, self._changed_names(placed)).sites()
+        if not root.has_error:
+            return fresh
+        return self._merge(fresh, moved(self._sites, edits), root)
+
+    def _changed_names(self, placed: Sequence[_Placed]) -> frozenset[bytes]:
+        """Names of the module that may mean something else than at the last extraction."""
+        current = {id(place.piece): place.piece for place in placed}
+        changed = [p for key, p in current.items() if key not in self._last_pieces]
+        changed += [p for key, p in self._last_pieces.items() if key not in current]
+        self._last_pieces = current
+        return frozenset(b.name.encode() for piece in changed for b in piece.bindings)
 
     def _pieces(self, root: Node) -> list[_Placed]:
         data = self._document.data
         placed: list[_Placed] = []
         used: dict[bytes, _Piece] = {}
-        for node in root.children:
-            if node.type == "comment" or not node.is_named:
+        after_comment = False
+        for node in root.named_children:
+            if node.type == "comment":
+                after_comment = True
                 continue
             start = node.start_byte
-            if definition_of(node) is not None:
-                start = comments_above(data, start)[0]
+            if after_comment and definition_of(node) is not None:
+                start = comments_start(data, start)
+            after_comment = False
             key = data[start : node.end_byte]
             # A piece that does not parse may parse otherwise after an edit behind it.
             piece = used.get(key) or (None if node.has_error else self._cache.get(key))
@@ -140,7 +163,7 @@ class SiteIndex:
                     {},
                 )
             used[key] = piece
-            placed.append(_Placed(piece, start, node, start))
+            placed.append(_Placed(piece, start, node))
         if len(self._cache) > 2 * len(used) + _CACHE_SLACK:
             self._cache = used
         else:
@@ -179,7 +202,14 @@ class SiteIndex:
 class _Assembly:
     """Puts the Sites of the pieces together: offsets, ids, `get_inputs`, fingerprints."""
 
-    def __init__(self, document: Document, placed: Sequence[_Placed], names: ModuleNames) -> None:
+    def __init__(
+        self,
+        document: Document,
+        placed: Sequence[_Placed],
+        names: ModuleNames,
+        changed: frozenset[bytes],
+    ) -> None:
+        self._changed = changed
         self._document = document
         self._placed = placed
         self._names = names
@@ -260,34 +290,37 @@ class _Assembly:
             offset(place.start + item.header),
             item.operations,
             missing,
-            self._fingerprint(place, item, origin),
+            self._fingerprint(place, item, identity, origin == "get_inputs"),
             origin,
             problem,
         )
 
-    def _fingerprint(self, place: _Placed, item: Found, origin: str | None) -> str:
+    def _fingerprint(self, place: _Placed, item: Found, identity: str, owns: bool) -> str:
+        known = place.piece.fingerprints.get((identity, owns))
+        if known is not None and known[1].isdisjoint(self._changed):
+            return known[0]
         text = self._document.data[place.start + item.text_start : place.start + item.end]
+        identifiers = set(_IDENTIFIER.findall(text))
+        if owns:
+            identifiers |= {b"get_inputs", b"get_init_inputs"}
+        names: set[bytes] = set()
+        used: dict[int, bytes] = {}
+        while identifiers:
+            names |= identifiers
+            reached: set[bytes] = set()
+            for name in identifiers:
+                for piece in self._defined.get(name, ()):
+                    if id(piece) not in used:
+                        used[id(piece)] = piece.digest
+                        reached |= piece.identifiers
+            identifiers = reached - names
+        used.pop(id(place.piece), None)
         digest = hashlib.sha256(normalised(text))
-        waiting = [place.piece]
-        seen = {id(place.piece)}
-        used: list[bytes] = []
-        if origin == "get_inputs":
-            for name in (b"get_inputs", b"get_init_inputs"):
-                waiting += self._defined.get(name, ())
-        first = frozenset(_IDENTIFIER.findall(text)) if len(waiting) == 1 else None
-        while waiting:
-            piece = waiting.pop()
-            identifiers = first if first is not None and piece is place.piece else piece.identifiers
-            if piece is not place.piece and id(piece) not in seen:
-                used.append(piece.digest)
-            seen.add(id(piece))
-            for name in identifiers & self._defined.keys():
-                for other in self._defined[name]:
-                    if id(other) not in seen:
-                        waiting.append(other)
-        for part in sorted(used):
+        for part in sorted(used.values()):
             digest.update(part)
-        return digest.hexdigest()[:32]
+        fingerprint = digest.hexdigest()[:32]
+        place.piece.fingerprints[identity, owns] = (fingerprint, frozenset(names))
+        return fingerprint
 
 
 def moved(sites: Sequence[Site], edits: Sequence[Edit]) -> tuple[Site, ...]:
