@@ -1,0 +1,162 @@
+"""The analysis child: holds every open document, finds Sites, builds References.
+
+Reads frames from stdin until it ends. A failure in one question is that question's answer.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from musacoder_lsp.analysis.frames import encode, read_frame
+from musacoder_lsp.analysis.messages import (
+    Answer,
+    Ask,
+    BuildReference,
+    Changed,
+    Closed,
+    FindSelection,
+    FindSites,
+    Opened,
+    Question,
+)
+from musacoder_lsp.sites import SiteIndex, build_reference
+from musacoder_lsp.sites.document import Edit, apply_edits, read_source
+from musacoder_lsp.sites.site import Refused, Site
+
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(slots=True)
+class _Held:
+    path: str | None
+    version: int
+    text: str
+    index: SiteIndex | None = None
+    # Edits that `text` has and `index` has not seen.
+    unseen: list[Edit] | None = None
+
+
+class Analyst:
+    """Answers questions about the documents that it was told of."""
+
+    def __init__(self) -> None:
+        self._documents: dict[str, _Held] = {}
+
+    def tell(self, message: Opened | Changed | Closed) -> None:
+        if isinstance(message, Opened):
+            self._documents[message.document] = _Held(message.path, message.version, message.text)
+        elif isinstance(message, Changed):
+            held = self._documents[message.document]
+            held.text = apply_edits(held.text, message.edits)
+            held.version = message.version
+            if held.unseen is not None:
+                held.unseen.extend(message.edits)
+        else:
+            self._documents.pop(message.document, None)
+
+    def ask(self, ask: Ask) -> Answer:
+        begun = time.perf_counter()
+        held = self._documents.get(ask.question.document)
+        if held is None:
+            return Answer(ask.number, 0, None, 0.0, "The document is not open.")
+        try:
+            result = self._answer(ask.question, held)
+            error = None
+        except Exception as problem:
+            result = None
+            error = f"The source could not be analysed: {type(problem).__name__}: {problem}."
+        return Answer(ask.number, held.version, result, time.perf_counter() - begun, error)
+
+    def _answer(self, question: Question, held: _Held) -> object:
+        if isinstance(question, FindSites):
+            return self._sites(held)
+        if isinstance(question, FindSelection):
+            return _selection(held.text, question.start, question.end)
+        return self._reference(question, held)
+
+    def _sites(self, held: _Held) -> object:
+        if held.index is None:
+            held.index = SiteIndex(held.text, held.path)
+        elif held.unseen:
+            held.index.update(held.unseen)
+        held.unseen = []
+        return held.index.sites()
+
+    def _reference(self, question: BuildReference, held: _Held) -> object:
+        if isinstance(question.site, str):
+            self._sites(held)
+            assert held.index is not None
+            site = next((s for s in held.index.sites() if s.id == question.site), None)
+            if site is None:
+                raise LookupError("the Site is no longer in the file")
+        else:
+            found = _selection(held.text, *question.site)
+            if isinstance(found, Refused):
+                return found
+            site = found
+        roots = [Path(root) for root in question.roots]
+        built = build_reference(site, held.text, held.path, roots=roots, read=self._reader())
+        return site, built
+
+    def _reader(self) -> Callable[[Path], str | None]:
+        buffers = {
+            os.path.realpath(held.path): held.text for held in self._documents.values() if held.path
+        }
+
+        def read(path: Path) -> str | None:
+            """Unsaved buffers win over the disk."""
+            text = buffers.get(os.path.realpath(path))
+            if text is not None:
+                return text
+            try:
+                source = read_source(path)
+            except OSError:
+                return None
+            return None if source.binary else source.text
+
+        return read
+
+
+def _selection(text: str, start: int, end: int) -> Site | Refused:
+    from musacoder_lsp.sites import selection_site
+
+    return selection_site(text, start, end)
+
+
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    analyst = Analyst()
+    while (message := read_frame(requests)) is not None:
+        if isinstance(message, Ask):
+            answers.write(encode(analyst.ask(message)))
+            answers.flush()
+        elif isinstance(message, (Opened, Changed, Closed)):
+            analyst.tell(message)
+
+
+def die_with_parent(parent: int) -> None:
+    """Asks the kernel to kill this process when `parent` dies; ends it when that has happened."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def main() -> None:
+    die_with_parent(int(sys.argv[1]))
+    # A parse must never slow down the loop that the user types against.
+    os.nice(5)
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    serve(sys.stdin.buffer, answers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,21 @@
+"""`codeAction/resolve`: the edit of an action, made when it is chosen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lsprotocol import types
+
+from musacoder_lsp.features.annotation_edit import annotation_edit
+
+if TYPE_CHECKING:
+    from musacoder_lsp.server import KernelServer
+
+
+def code_action_resolve(ls: KernelServer, params: types.CodeAction) -> types.CodeAction:
+    """An action whose text has changed meanwhile comes back without an edit: it does nothing."""
+    if params.data is not None and params.edit is None and params.command is None:
+        params.edit = annotation_edit(ls, params.data)
+        if params.edit is None:
+            ls.note("The text has changed since; nothing was written.", types.MessageType.Info)
+    return params

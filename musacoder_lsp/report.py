@@ -1,0 +1,174 @@
+"""The report on a Site: lines of at most 79 columns, for hover, command line and files."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from musacoder_verifier.verdict import Correctness, Timing, Verdict
+
+from musacoder_lsp.assistant import Trajectory, Turn
+from musacoder_lsp.lens import SiteState, author, job_text, speed_shown
+
+WIDTH = 79
+_LABEL = 11
+_MAX_LINES = 60
+
+
+def report(state: SiteState, now: float) -> tuple[str, ...]:
+    """What is known of a Site; `now` is the clock of `JobStatus.since`."""
+    site = state.site
+    lines = [*_wrap("site", f"{site.kind} {site.name}")]
+    if site.operations:
+        lines += _wrap("operations", ", ".join(site.operations))
+    if site.missing:
+        lines += _wrap("needs", f"shapes or values of {', '.join(site.missing)}")
+        lines += _wrap("", "write them as a comment above, such as")
+        lines += _wrap("", f"# musacoder: {site.missing[0]}: f32[1024, 1024]")
+    if site.problem:
+        lines += _wrap("annotation", site.problem)
+    if state.job is not None and not state.job.ended:
+        lines += _wrap("job", f"{job_text(state.job, now)} ({state.job.cause})")
+    if state.problem:
+        lines += _wrap("failed", state.problem)
+    if state.trajectory is not None:
+        if state.stale:
+            lines += _wrap("stale", f"{state.stale}; the figures are of the earlier source")
+        lines += trajectory_report(state.trajectory)
+    return tuple(lines[:_MAX_LINES])
+
+
+def trajectory_report(trajectory: Trajectory) -> list[str]:
+    shown = trajectory.best or trajectory.last
+    if shown is None:
+        return _wrap("result", trajectory.reason or "no kernel")
+    lines = ["", *verdict_report(shown.verdict)]
+    if trajectory.reason and shown.verdict.failure is None:
+        lines += _wrap("reason", trajectory.reason)
+    lines += [""]
+    for turn in trajectory.turns:
+        mark = " (best)" if turn is trajectory.best else ""
+        lines += _wrap("turns" if turn is trajectory.turns[0] else "", f"{_turn(turn)}{mark}")
+    lines += _provenance(trajectory, shown)
+    return lines
+
+
+def verdict_report(verdict: Verdict) -> list[str]:
+    lines = _wrap("result", _result(verdict))
+    if verdict.failure is not None:
+        where = f"line {verdict.failure.line}: " if verdict.failure.line else ""
+        lines += _wrap("failure", f"{where}{verdict.failure.message}")
+    if verdict.timing is not None and speed_shown(verdict):
+        lines += _timing(verdict.timing)
+    describe = getattr(verdict.workload, "describe", None)
+    if describe is not None:
+        lines += _wrap("shapes", describe())
+    lines += _wrap("device", f"{verdict.device} (backend {verdict.backend})")
+    lines += _wrap("checked", "; ".join(_checked(verdict)) or "nothing")
+    if verdict.not_checked:
+        lines += _wrap("unchecked", "; ".join(verdict.not_checked))
+    if verdict.compile is not None:
+        how = "cached" if verdict.compile.cached else f"{verdict.compile.seconds:.2f} s"
+        lines += _wrap("compiled", f"{verdict.compile.lane} lane, {how}")
+    if verdict.versions:
+        named = ", ".join(f"{name} {value}" for name, value in sorted(verdict.versions.items()))
+        lines += _wrap("versions", named)
+    return lines
+
+
+def _result(verdict: Verdict) -> str:
+    if verdict.status != "ok":
+        return verdict.status.replace("_", " ")
+    if not speed_shown(verdict):
+        return "correct; no speed-up is shown"
+    return "correct and faster" if verdict.faster else "correct, not faster"
+
+
+def _timing(timing: Timing) -> Iterator[str] | list[str]:
+    spread = timing.spread
+
+    def row(name: str, milliseconds: float | None, ratio: str, side: str) -> str:
+        if milliseconds is None:
+            return f"{'':{_LABEL}}{name:<22}could not run"
+        iqr = f"±{spread[side] * 50:.1f}%" if side in spread else ""
+        return f"{'':{_LABEL}}{name:<22}{milliseconds:>10.4f} ms {iqr:>7}  {ratio}".rstrip()
+
+    low, high = timing.ci95
+    mode = f" ({timing.compile_mode})" if timing.compile_mode else ""
+    versus_compile = ""
+    if timing.speedup_compile is not None:
+        versus_compile = f"{timing.speedup_compile:.2f}x"
+        if timing.ci95_compile is not None:
+            versus_compile += " [{:.2f}, {:.2f}]".format(*timing.ci95_compile)
+    lines = [
+        f"{'time':<{_LABEL}}{'side':<22}{'median':>10}    {'spread':>7}  speed-up [95 % interval]",
+        row("kernel", timing.candidate_ms, "", "candidate"),
+        row(
+            "eager",
+            timing.eager_ms,
+            f"{timing.speedup_eager:.2f}x [{low:.2f}, {high:.2f}]",
+            "eager",
+        ),
+        row(f"compile{mode}", timing.compile_ms, versus_compile, "compile"),
+    ]
+    facts = [f"{timing.samples} samples"]
+    if timing.threads is not None:
+        facts.append(f"{timing.threads} threads on both sides")
+    if not timing.interleaved:
+        facts.append("not interleaved")
+    facts.extend(timing.notes)
+    return [*lines, *_wrap("", "; ".join(facts))]
+
+
+def _checked(verdict: Verdict) -> Iterator[str]:
+    correctness = verdict.correctness
+    if correctness is not None:
+        yield _correctness(correctness)
+        for probe, outcome in correctness.scope.items():
+            yield f"{probe}: {outcome}"
+    if verdict.legality is not None:
+        yield f"legality: {verdict.legality.verdict}"
+        for finding in verdict.legality.findings:
+            line = f" (line {finding.line})" if finding.line else ""
+            yield f"{finding.severity} {finding.rule}: {finding.evidence}{line}"
+
+
+def _correctness(found: Correctness) -> str:
+    text = f"{found.passed_trials} of {found.trials} trials within tolerance, {found.mode} mode"
+    if found.max_abs_error is not None:
+        text += f", largest error {found.max_abs_error:.2g}"
+    if found.failed_check:
+        text += f", failed: {found.failed_check}"
+    if found.near_miss:
+        text += ", a near miss"
+    if found.oracle != "strong":
+        text += f", oracle {found.oracle}"
+    return text
+
+
+def _turn(turn: Turn) -> str:
+    verdict = turn.verdict
+    text = f"{turn.number}: {verdict.status.replace('_', ' ')}"
+    if verdict.timing is not None and speed_shown(verdict):
+        text += f", {verdict.timing.speedup_eager:.2f}x vs eager"
+    if verdict.reward is not None:
+        text += f", reward {verdict.reward:.3g}"
+    return text
+
+
+def _provenance(trajectory: Trajectory, shown: Turn) -> list[str]:
+    provenance = shown.candidate.provenance
+    by = author(trajectory, shown) or f"{provenance.engine}, model {provenance.model}"
+    if provenance.prompt_version:
+        by += f", prompt {provenance.prompt_version}"
+    lines = _wrap("written by", by)
+    if shown.candidate.path:
+        lines += _wrap("file", shown.candidate.path)
+    return lines
+
+
+def _wrap(label: str, text: str) -> list[str]:
+    """A labelled paragraph within WIDTH; a long word is broken rather than let stick out."""
+    plain = " ".join(text.split())
+    rows = textwrap.wrap(plain, WIDTH - _LABEL, break_on_hyphens=False) or [""]
+    return [f"{label if i == 0 else '':<{_LABEL}}{row}".rstrip() for i, row in enumerate(rows)]
