@@ -70,12 +70,12 @@ class Worker:
         python: str,
         process: asyncio.subprocess.Process,
         control: socket.socket,
-        temporary: str,
     ) -> None:
         self._python = python
         self._process = process
         self._control = control
-        self._temporary = temporary
+        self._temporary: str | None = None
+        self._private_temporary = True  # until the first child says otherwise; it needs none
         self._children: dict[int, Child] = {}
         self._count = 0
         self._outgoing: deque[tuple[bytes, list[int]]] = deque()
@@ -106,7 +106,6 @@ class Worker:
             )
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
-        temporary = tempfile.mkdtemp(prefix="musacoder-")
         try:
             process = await asyncio.create_subprocess_exec(
                 found,
@@ -119,27 +118,30 @@ class Worker:
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )
-        except OSError as error:
+        except BaseException as error:
             ours.close()
-            shutil.rmtree(temporary, ignore_errors=True)
+            if not isinstance(error, OSError):
+                raise
             raise WorkerError(
                 f"the Python interpreter {found} cannot be started: {error.strerror}; "
                 "set musacoder.python to one that has torch"
             ) from error
         finally:
             theirs.close()
-        worker = cls(found, process, ours, temporary)
+        worker = cls(found, process, ours)
         try:
             async with asyncio.timeout(timeout):
                 await worker._greet()
                 await worker._describe()
         except TimeoutError:
+            worker._kill()  # it does not listen yet
             await worker.close()
             raise WorkerError(
                 f"{found} did not import torch within {timeout:g} s; "
                 f"try it by hand: {found} -c 'import torch'"
             ) from None
         except BaseException:
+            worker._kill()
             await worker.close()
             raise
         return worker
@@ -204,6 +206,7 @@ class Worker:
         fields: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in answer.items()
         }
+        self._private_temporary = child.sandbox.get("private_temporary_folder") == "on"
         self.info = WorkerInfo(**fields, sandbox=dict(child.sandbox))
 
     @asynccontextmanager
@@ -240,7 +243,7 @@ class Worker:
             "limits": asdict(limits),
             "sandbox": sandbox,
             "writable": list(writable),
-            "temporary": self._temporary,
+            "temporary": self._shared_folder(sandbox),
         }
         passed = [os.dup(fd) for fd in (theirs.fileno(), child.log.fd, *fds)]
         theirs.close()
@@ -256,6 +259,15 @@ class Worker:
             finally:
                 self._children.pop(child.number, None)
                 child.release()
+
+    def _shared_folder(self, sandbox: bool) -> str | None:
+        """Where children without a private temporary folder put theirs; made when first needed,
+        so that a killed server normally leaves none behind."""
+        if sandbox and self._private_temporary:
+            return None
+        if self._temporary is None:
+            self._temporary = tempfile.mkdtemp(prefix="musacoder-")
+        return self._temporary
 
     async def _end(self, child: Child) -> None:
         if child.exited.is_set():
@@ -347,4 +359,5 @@ class Worker:
             await self._process.wait()
         finally:
             self._reading.cancel()
-            shutil.rmtree(self._temporary, ignore_errors=True)
+            if self._temporary is not None:
+                shutil.rmtree(self._temporary, ignore_errors=True)

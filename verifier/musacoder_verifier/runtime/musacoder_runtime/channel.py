@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Sequence
 from typing import Any
@@ -11,21 +12,29 @@ _CHUNK = 1 << 16
 
 
 class Channel:
-    """The child's end. `fds` are the file descriptors that came with the request, in order."""
+    """The child's end. `fds` are the file descriptors that came with the request, in order.
+
+    Only the process that made it speaks: in a copy that the user's code forked, what is sent goes
+    nowhere and nothing is received, else two processes would answer one request.
+    """
 
     def __init__(self, connection: socket.socket, fds: Sequence[int] = ()) -> None:
         self.fds = list(fds)
         self._connection = connection
         self._buffer = bytearray()
+        self._owner = os.getpid()
 
     def send(self, message: dict[str, Any]) -> None:
         """Sends one message; what is not JSON raises TypeError or ValueError before a byte is
         sent. NaN and infinities travel as Python's json spells them."""
         line = json.dumps(message, ensure_ascii=True, separators=(",", ":"))
-        self._connection.sendall(line.encode("ascii") + b"\n")
+        if os.getpid() == self._owner:
+            self._connection.sendall(line.encode("ascii") + b"\n")
 
     def receive(self) -> dict[str, Any] | None:
         """The next message; None when the other end is closed. Blocks."""
+        if os.getpid() != self._owner:
+            return None
         searched = 0
         while True:
             end = self._buffer.find(b"\n", searched)

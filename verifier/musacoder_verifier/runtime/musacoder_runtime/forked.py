@@ -69,10 +69,13 @@ def _set_up(
         report["sandbox"] = "off: switched off by the caller"
     temporary = sandbox.temporary_folder(report, request["temporary"])
     tempfile.tempdir = None
-    os.environ["TMPDIR"] = temporary
-    os.chdir(temporary)
+    writable = list(request["writable"])
+    if temporary is not None:
+        os.environ["TMPDIR"] = temporary
+        os.chdir(temporary)
+        writable.append(temporary)
     if request["sandbox"]:
-        sandbox.narrow(report, asked, request["writable"], temporary)
+        sandbox.narrow(report, asked, writable)
 
 
 def _run(kind: str, channel: Channel) -> int:

@@ -95,30 +95,31 @@ def furnish(report: Report, *, memory_bytes: int | None, process_count: int) -> 
     try:
         # A limit of the namespace itself only since Linux 6.14; before, this is not writable.
         with open("/proc/sys/kernel/pid_max", "w", encoding="ascii") as file:
-            file.write(str(max(512, 2 * process_count)))
+            # Threads count too: OpenMP's, and those of each process that loads or compiles.
+            file.write(str(max(512, 2 * process_count, 16 * (os.cpu_count() or 1))))
         report["process_id_limit"] = "on"
     except OSError as error:
         report["process_id_limit"] = f"unavailable: {error.strerror}"
 
 
-def temporary_folder(report: Report, shared: str) -> str:
+def temporary_folder(report: Report, shared: str | None) -> str | None:
     """A folder for `tempfile`, inside the private /dev/shm where there is one, so that nothing
-    is left behind however the child ends; else `shared`, which the worker removes."""
+    is left behind however the child ends; else inside `shared`, which the worker removes."""
     if report.get("private_temporary_folder") == "on":
         folder = os.path.join(_SHARED_MEMORY, "tmp")
         os.mkdir(folder, 0o700)
         return folder
-    return tempfile.mkdtemp(dir=shared)
+    return None if shared is None else tempfile.mkdtemp(dir=shared)
 
 
-def narrow(report: Report, asked: limits.Limits, writable: Sequence[str], temporary: str) -> None:
+def narrow(report: Report, asked: limits.Limits, writable: Sequence[str]) -> None:
     """In the child, with one thread: last, irrevocable steps. Adds to `report`."""
     try:
         linux.set_no_new_privileges()
         report["no_new_privileges"] = "on"
     except OSError as error:
         report["no_new_privileges"] = f"unavailable: {error.strerror}"
-    places = [*writable, temporary, *_DEVICES]
+    places = [*writable, *_DEVICES]
     if report.get("private_temporary_folder") == "on":
         places.append(_SHARED_MEMORY)
     report["landlock"] = landlock.restrict(places, network=asked.network)
