@@ -1,6 +1,6 @@
 """Collect child: what a Candidate asks to be compiled, known by importing it under a recorder.
 
-Answers `{"requests": [...], "hints": [...], "failure": None or {...}, "lazy": where}`. Sources that
+Answers `{"requests": [...], "hints": [...], "problem": None or {...}, "lazy": where}`. Sources that
 the Candidate computes are known this way without a compiler having run; where nothing is asked
 for at import, ModelNew is constructed, then run once, up to the first call of an extension.
 """
@@ -23,7 +23,7 @@ def main(channel: Channel, spec: dict[str, Any]) -> None:
     answer: dict[str, Any] = {"hints": [vars(hint) for hint in lint.hints(source)], "lazy": None}
     recording = recorder.Recorder()
     recorder.install(recording.answer)
-    answer["failure"] = _parse(source, path) or _collect(source, spec, recording, answer)
+    answer["problem"] = _parse(source, path) or _collect(source, spec, recording, answer)
     positions = SourcePositions(source)
     for request in recording.requests:
         for text in request["sources"]:

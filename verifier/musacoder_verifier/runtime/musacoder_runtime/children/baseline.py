@@ -1,0 +1,61 @@
+"""Baseline child: how fast torch.compile makes the Reference, mode by mode, against eager.
+
+It writes its compiled code and starts a compiler, so it has a wider sandbox than the children that
+judge, and its own time limit. Sends `{"mode", "eager_ns": [...], "compiled_ns": [...], "failure"}`
+after each mode, so that a mode that never ends costs only itself, then `{"done": true}`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+
+from musacoder_runtime import devices, failure, judge, recipes, reference_module, tensor_tree
+from musacoder_runtime import runner as running
+from musacoder_runtime.channel import Channel
+
+
+def main(channel: Channel, spec: dict[str, Any]) -> None:
+    """`spec`: `reference`, `device`, `threads`, `modes`, `cache` (a folder), `calls`, `samples`."""
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = spec["cache"]
+    # One process that compiles: a pool would outlive its use and idle beside the measurement.
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    device = devices.get(spec["device"])
+    device.configure(spec["threads"])
+    module = reference_module.load(spec["reference"])
+    training = bool(spec["reference"].get("training", False))
+    model = reference_module.construct(module, reference_module.SEED)
+    eager = running.Runner(module, model, device, training)
+    for mode in spec["modes"]:
+        answer: dict[str, Any] = {"mode": mode, "failure": None}
+        try:
+            torch._dynamo.reset()
+            compiled = running.Runner(module, model, device, training)
+            compiled.model = torch.compile(model, mode=mode)  # type: ignore[assignment]
+            answer.update(_measure(eager, compiled, spec))
+        except Exception as error:
+            described = failure.describe(error)
+            last = " ".join(described["message"].split())[:300]
+            answer["failure"] = f"{described['type']}: {last}"
+        channel.send(answer)
+    channel.send({"done": True})
+
+
+def _measure(eager: Any, compiled: Any, spec: dict[str, Any]) -> dict[str, Any]:
+    calls = spec["calls"]
+    inputs = eager.inputs(reference_module.SEED, recipes.OWN)
+    expected = tensor_tree.flatten(eager.forward(recipes.clone(inputs), 0))
+    actual = tensor_tree.flatten(compiled.forward(recipes.clone(inputs), 0))
+    if not judge.compare_trees(actual, expected).passes:
+        raise ValueError("the compiled Reference gives other results than the eager one")
+    times: dict[str, list[int]] = {"eager_ns": [], "compiled_ns": []}
+    for index in range(spec["samples"] + 1):
+        for name, runner in (("eager_ns", eager), ("compiled_ns", compiled)):
+            runner.prepare(spec["seed"] + index, calls)
+            spent = runner.sample(calls)
+            runner.drop_timed_outputs()
+            if index:  # the first one warms up
+                times[name].append(spent)
+    return times

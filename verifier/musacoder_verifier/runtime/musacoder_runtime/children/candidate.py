@@ -1,0 +1,225 @@
+"""Candidate child: imports a Candidate with its compiled extensions and runs ModelNew.
+
+It makes the inputs itself, from seed and recipe; expected values never come here. Outputs leave
+through a memory file, everything else as messages. File descriptors: outputs (written here),
+parameters of the Reference (read here).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, Callable, Optional
+
+import torch
+
+from musacoder_runtime import (
+    devices,
+    failure,
+    module_source,
+    operator_gate,
+    recipes,
+    recorder,
+    reference_module,
+    tamper,
+    tensor_state,
+    tensor_tree,
+)
+from musacoder_runtime import runner as running
+from musacoder_runtime.call_witness import CallWitness
+from musacoder_runtime.channel import Channel
+
+_NAME = "musacoder_candidate"
+# Work that goes on after forward has returned shows within this time, in seconds.
+_WATCH = 0.02
+_WORK = 0.25  # share of the watched time that other threads must not compute
+
+
+class NotCompiledError(Exception):
+    """The Candidate asks for an extension that was not recorded when it was collected."""
+
+
+def main(channel: Channel, spec: dict[str, Any]) -> None:
+    """`spec`: `source`, `path`, `artefacts` (request key -> artefact), `reference`, `device`,
+    `threads`, `seed`."""
+    checked = CheckedCandidate(spec, *channel.fds)
+    running.serve(channel, checked.operations())
+
+
+class CheckedCandidate:
+    def __init__(self, spec: dict[str, Any], outputs_fd: int, state_fd: int) -> None:
+        self._spec = spec
+        self._outputs_fd = outputs_fd
+        self._state_fd = state_fd
+        self._device = devices.get(spec["device"])
+        self._gate = operator_gate.OperatorGate()
+        self._extensions: list[Any] = []
+        self._snapshot: Any = None
+        self._runner: Any = None
+        self._held: list[Any] = []  # inputs of the last trial: refilled, or kept at their address
+        self._last: Optional[tuple[Any, list[str]]] = None  # its output and digests
+
+    def operations(self) -> dict[str, Callable[[dict[str, Any]], dict[str, Any]]]:
+        guarded = {
+            "setup": self.setup,
+            "load_state": self.load_state,
+            "trial": self.trial,
+            "again": self.again,
+            "probe": self.probe,
+            **dict.fromkeys(("prepare", "go", "calibrate"), self._time),
+            "fetch": self.fetch,
+        }
+        return {name: self._guarded(operation) for name, operation in guarded.items()}
+
+    def _guarded(
+        self, operation: Callable[[dict[str, Any]], dict[str, Any]]
+    ) -> Callable[[dict[str, Any]], dict[str, Any]]:
+        def call(message: dict[str, Any]) -> dict[str, Any]:
+            try:
+                return operation(message)
+            except BaseException as error:
+                return {"failure": self._explain(error)}
+
+        return call
+
+    def _explain(self, error: BaseException) -> dict[str, Any]:
+        described = failure.describe(error)
+        own = [f["line"] for f in described["frames"] if f["file"] == self._spec["path"]]
+        first = " ".join(described["message"].split())[:500]
+        return {
+            "message": f"{described['type']}: {first}" if first else described["type"],
+            "traceback": described["traceback"],
+            "line": own[-1] if own else None,
+        }
+
+    def setup(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Make the first inputs, then import the Candidate and construct ModelNew."""
+        spec = self._spec
+        self._device.configure(spec["threads"])
+        module = reference_module.load(spec["reference"])
+        digest = recipes.digest(reference_module.inputs(module, spec["seed"]))
+        recorder.install(self._serve)
+        torch.is_grad_enabled()
+        self._snapshot = tamper.Snapshot()
+        candidate = module_source.load(spec["source"], spec["path"], _NAME)
+        model = reference_module.construct(module, reference_module.SEED, candidate.ModelNew)
+        training = bool(spec["reference"].get("training", False))
+        self._runner = running.Runner(module, model, self._device, training)
+        return {
+            "digest": digest,
+            "changes": self._changes(),
+            "extensions": len(self._extensions),
+            "poison": self._try_poison(),
+        }
+
+    def _try_poison(self) -> bool:
+        works = self._device.poison(True)
+        self._device.poison(False)
+        return works
+
+    def _serve(self, request: dict[str, Any]) -> Any:
+        from musacoder_runtime import extension_loader
+
+        artefact = self._spec["artefacts"].get(recorder.request_key(request))
+        if artefact is None:
+            raise NotCompiledError(
+                f"the extension {request['name']} was not compiled: the Candidate asks for it "
+                "only after calling another one, or its sources change from import to import"
+            )
+        extension = extension_loader.load(artefact)
+        self._extensions.append(extension)
+        return extension
+
+    def _changes(self) -> list[list[str]]:
+        found = [list(change) for change in self._snapshot.changes()]
+        tamper.restore(self._snapshot.state)
+        return found
+
+    def load_state(self, message: dict[str, Any]) -> dict[str, Any]:
+        structure, leaves = tensor_tree.read(message["state"], self._state_fd)
+        names = [key for key, _ in structure["mapping"]]
+        state = dict(zip(names, leaves))  # noqa: B905
+        answer = tensor_state.load(self._runner.model, state)
+        self._runner.rebuffer()
+        return answer
+
+    def trial(self, message: dict[str, Any]) -> dict[str, Any]:
+        """One watched run on the inputs of a recipe, in poisoned memory."""
+        made = self._runner.inputs(message["seed"], message["distribution"])
+        previous = self._held
+        inputs = recipes.refill(previous, made) if message["reuse"] and previous else made
+        self._held = inputs
+        answer: dict[str, Any] = {"digest": recipes.digest(inputs)}
+        before = running.leaf_digests(inputs)
+        witness = CallWitness(self._extensions)
+        threads = set(threading.enumerate())
+        self._device.poison(message["poison"])
+        try:
+            output, capture = self._gate.run(
+                lambda: witness.run(lambda: self._runner.forward(inputs, message["seed"]))
+            )
+            # Written at once: what a thread computes later must not count.
+            answer["outputs"] = tensor_tree.write(output, self._outputs_fd)
+        finally:
+            self._device.poison(False)
+        answer.update(
+            mutated=running.changed(before, inputs),
+            aliases=running.aliases(output, inputs),
+            operators=sorted(set(capture.operators)),
+            custom=sorted(set(capture.custom)),
+            unprofiled=capture.reason,
+            calls=witness.calls,
+            witness_complete=witness.complete,
+            changes=self._changes(),
+            threads_left=sorted(t.name for t in set(threading.enumerate()) - threads),
+            background=self._background() if message["index"] == 0 else 0.0,
+            earlier_output_changed=self._earlier_changed(),
+        )
+        self._last = (output, running.leaf_digests(_plain(output)))
+        return answer
+
+    def _background(self) -> float:
+        """Share of a short pause that other threads of this process computed in."""
+        time.sleep(_WATCH)  # OpenMP's threads spin for a moment after their last loop
+        before = self._device.background_work()
+        time.sleep(_WATCH)
+        return (self._device.background_work() - before) / (_WATCH * 1e9)
+
+    def _earlier_changed(self) -> bool:
+        if self._last is None:
+            return False
+        output, digests = self._last
+        return running.leaf_digests(_plain(output)) != digests
+
+    def again(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The same run once more, unpoisoned and unwatched; written only where bits differ."""
+        made = self._runner.inputs(message["seed"], message["distribution"])
+        output = self._runner.forward(made, message["seed"])
+        same = self._last is not None and running.leaf_digests(_plain(output)) == self._last[1]
+        outputs = None if same else tensor_tree.write(output, self._outputs_fd)
+        return {"same": same, "outputs": outputs}
+
+    def probe(self, message: dict[str, Any]) -> dict[str, Any]:
+        """A run on inputs of another form (see `scope`); an exception means that it refuses."""
+        from musacoder_runtime import scope
+
+        made = scope.change(self._runner.inputs(message["seed"], recipes.OWN), message["probe"])
+        output = self._runner.forward(made, message["seed"])
+        return {"outputs": tensor_tree.write(output, self._outputs_fd)}
+
+    def _time(self, message: dict[str, Any]) -> dict[str, Any]:
+        answer = running.timing_operation(self._runner, message)
+        assert answer is not None
+        return answer
+
+    def fetch(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The output of one timed call."""
+        outputs = tensor_tree.write(self._runner.timed_output(message["call"]), self._outputs_fd)
+        self._runner.drop_timed_outputs()
+        return {"outputs": outputs, "changes": self._changes()}
+
+
+def _plain(output: Any) -> list[Any]:
+    """The leaves whose bytes can be read without running anything."""
+    leaves = tensor_tree.flatten(output)[1]
+    return [leaf for leaf in leaves if tensor_tree.describe(leaf)["kind"] != "unsupported"]

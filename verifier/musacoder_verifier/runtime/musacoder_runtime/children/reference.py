@@ -1,0 +1,292 @@
+"""Reference child: makes the expected values, and judges what the candidate child returns.
+
+Messages have an `op` (a method of `Judge`); an exception of the user's code is answered with
+`{"failure": ...}` as `children.probe.explain` makes it. File descriptors: outputs of the Candidate
+(read here), parameters of the Reference (written here).
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Callable, Optional
+
+import torch
+
+from musacoder_runtime import (
+    devices,
+    judge,
+    oracle,
+    recipes,
+    reference_module,
+    tensor_state,
+    tensor_tree,
+)
+from musacoder_runtime import runner as running
+from musacoder_runtime.channel import Channel
+from musacoder_runtime.children import probe
+
+Flat = tuple[Any, list[Any]]
+# More than this share of an output not finite: these inputs say nothing about a kernel.
+_USELESS = 0.5
+
+
+def main(channel: Channel, spec: dict[str, Any]) -> None:
+    """`spec`: `reference` (see `reference_module`), `device`, `threads`."""
+    judging = Judge(spec, *channel.fds)
+    running.serve(channel, judging.operations())
+
+
+class Judge:
+    def __init__(self, spec: dict[str, Any], outputs_fd: int, state_fd: int) -> None:
+        self._spec = spec
+        self._outputs_fd = outputs_fd
+        self._state_fd = state_fd
+        self._device = devices.get(spec["device"])
+        self._device.configure(spec["threads"])
+        self._runner: Any = None
+        self._trial: Any = None
+        self._previous: Optional[Flat] = None
+        self._seen: dict[str, int] = {}  # digest of a Candidate's output -> trial
+        self._imposters: list[oracle.ImposterResult] = []
+
+    def operations(self) -> dict[str, Callable[[dict[str, Any]], dict[str, Any]]]:
+        names = ("prepare", "go", "calibrate", "bandwidth")
+        own = {"setup": self.setup, "trial": self.trial, "state": self.state}
+        return {
+            **{name: self._guarded(name, operation) for name, operation in own.items()},
+            **{name: self._guarded(name, self._time) for name in names},
+            "judge": self.judge,
+            "oracle": self.oracle,
+            "probe": self.probe,
+            "recheck": self.recheck,
+        }
+
+    def _guarded(
+        self, stage: str, operation: Callable[[dict[str, Any]], dict[str, Any]]
+    ) -> Callable[[dict[str, Any]], dict[str, Any]]:
+        def call(message: dict[str, Any]) -> dict[str, Any]:
+            try:
+                return operation(message)
+            except BaseException as error:
+                return {
+                    "failure": probe.explain(error, self._stage if stage == "setup" else "forward")
+                }
+
+        return call
+
+    _stage = "import"
+
+    def setup(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Load, build, and see that it gives the same outputs for the same inputs."""
+        reference = self._spec["reference"]
+        module = reference_module.load(reference)
+        self._stage = "model"
+        model = reference_module.construct(module, reference_module.SEED)
+        training = bool(reference.get("training", False))
+        self._runner = running.Runner(module, model, self._device, training)
+        self._stage = "inputs"
+        seed = message["seed"]
+        inputs = self._runner.inputs(seed, recipes.OWN)
+        digest = recipes.digest(inputs)
+        if recipes.digest(self._runner.inputs(seed, recipes.OWN)) != digest:
+            raise reference_module.ReferenceFault(
+                "get_inputs returns other values each time although the generators are seeded"
+            )
+        described = list(probe.describe_inputs(model, inputs))
+        self._stage = "forward"
+        first = self._run(inputs, seed)
+        self._refuse_unsteady(inputs, seed, first)
+        leaves = first[1]
+        for leaf in leaves:
+            entry = tensor_tree.describe(leaf)
+            if entry["kind"] == "unsupported":
+                raise reference_module.ReferenceFault(
+                    f"Model.forward returns a {entry['type']}, which cannot be compared"
+                )
+        size = sum(t.numel() * t.element_size() for t in leaves if isinstance(t, torch.Tensor))
+        return {
+            "digest": digest,
+            "inputs": described,
+            "output_bytes": size,
+            "versions": reference_module.versions(),
+            "parameters": bool(tensor_state.tensors(model)),
+        }
+
+    def _refuse_unsteady(self, inputs: list[Any], seed: int, first: Flat) -> None:
+        other = self._run(inputs, seed + 1)
+        if judge.compare_trees(other, first).passes:
+            return
+        again = self._run(inputs, seed)
+        if judge.compare_trees(again, first).passes:
+            mode = "train" if self._runner.model.training else "eval"
+            raise reference_module.ReferenceFault(
+                f"Model.forward draws random numbers in {mode} mode (dropout?), so no kernel can "
+                "be compared with it"
+            )
+        raise reference_module.ReferenceFault(
+            "Model.forward gives different results for the same inputs: it keeps state between "
+            "calls or is not deterministic"
+        )
+
+    def _run(self, inputs: list[Any], seed: int) -> Flat:
+        """Expected outputs on a copy of the inputs, as host tensors of their own memory."""
+        return _host(self._runner.forward(recipes.clone(inputs), seed))
+
+    def trial(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Expected values of one recipe. A recipe that the Reference refuses is skipped, unless
+        it is the Workload's own."""
+        seed, distribution = message["seed"], message["distribution"]
+        own = distribution == recipes.OWN
+        inputs = self._runner.inputs(seed, distribution)
+        digest, before = recipes.digest(inputs), running.leaf_digests(inputs)
+        used = recipes.clone(inputs)
+        try:
+            output = self._runner.forward(used, seed)
+        except Exception as error:
+            if own:
+                raise
+            return {"skip": f"the Reference refuses it: {type(error).__name__}"}
+        aliases = running.aliases(output, used)
+        expected = _host(output)
+        if not own and not _useful(expected):
+            return {"skip": "the Reference's own outputs are mostly not finite"}
+        self._trial = _Trial(message["index"], own, seed, distribution, inputs, expected)
+        return {"digest": digest, "mutated": running.changed(before, used), "aliases": aliases}
+
+    def judge(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Compare what the Candidate wrote with the expected values of the current trial."""
+        trial = self._trial
+        try:
+            actual = tensor_tree.read(message["outputs"], self._outputs_fd)
+        except tensor_tree.TreeError as error:
+            return {"check": "structure", "detail": str(error), "scaled_passes": False}
+        integers = trial.distribution not in recipes.AMBIGUOUS_INDICES
+        options = {"stress": not trial.own, "compare_integers": integers}
+        comparison = judge.compare_trees(actual, trial.expected, None, **options)
+        if comparison.check == "values" or (trial.own and trial.index == 0):
+            golden = self._golden(trial)
+            comparison = judge.compare_trees(actual, trial.expected, golden, **options)
+        answer = {**vars(comparison), "near_miss": comparison.near_miss}
+        if message.get("first", True):
+            self._imposters += oracle.probe(
+                trial.expected,
+                trial.golden,
+                tensor_tree.flatten(trial.inputs)[1],
+                self._previous,
+                own=trial.own,
+                compare_integers=integers,
+            )
+            self._previous = trial.expected
+            answer["same_as_trial"] = self._earlier(actual, comparison.passes)
+        return answer
+
+    def _earlier(self, actual: Flat, right: bool) -> Optional[int]:
+        """The trial whose right output a wrong one repeats: a cache, not a mistake. An output of
+        equal elements is left out, since a mistake may well give it."""
+        digest = recipes.digest(actual[1])
+        if not right:
+            return self._seen.get(digest)
+        if any(_varies(leaf) for leaf in actual[1]):
+            self._seen.setdefault(digest, self._trial.index)
+        return None
+
+    def oracle(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Whether the trials so far could tell wrong outputs from right ones."""
+        state, imposters = oracle.conclude(self._imposters)
+        return {"state": state, "imposters": list(imposters)}
+
+    def probe(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Expected values for inputs of another form; skipped where the Reference refuses them."""
+        try:
+            inputs = scope.change(
+                self._runner.inputs(message["seed"], recipes.OWN), message["probe"]
+            )
+            expected = self._run(inputs, message["seed"])
+        except Exception as error:
+            return {"skip": f"the Reference refuses it: {type(error).__name__}"}
+        self._trial = _Trial(-1, True, message["seed"], recipes.OWN, inputs, expected)
+        return {}
+
+    def _golden(self, trial: Any) -> Optional[list[Any]]:
+        """A float64 run of the Reference; None where it cannot run in float64."""
+        if trial.golden is None:
+            try:
+                model = copy.deepcopy(self._runner.model).double()
+                inputs = [_double(value) for value in recipes.clone(trial.inputs)]
+                with torch.no_grad():
+                    recipes.seed_everything(trial.seed)
+                    flat = _host(model(*inputs))
+            except Exception:  # whatever user code says to float64, it is not the kernel's fault
+                return None
+            if flat[0] == trial.expected[0]:
+                trial.golden = flat[1]
+        golden: Optional[list[Any]] = trial.golden
+        return golden
+
+    def state(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The parameters, changed by `seed` unless it is None, in the memory file."""
+        if message["seed"] is not None:
+            tensor_state.change(self._runner.model, message["seed"])
+            self._runner.rebuffer()
+        found = tensor_state.tensors(self._runner.model)
+        return {"names": list(found), "state": tensor_tree.write(found, self._state_fd)}
+
+    def _time(self, message: dict[str, Any]) -> dict[str, Any]:
+        answer = running.timing_operation(self._runner, message)
+        assert answer is not None
+        return answer
+
+    def recheck(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Compare the Candidate's output of one timed call with this side's output of it."""
+        expected = _host(self._runner.timed_output(message["call"]))
+        self._runner.drop_timed_outputs()
+        try:
+            actual = tensor_tree.read(message["outputs"], self._outputs_fd)
+        except tensor_tree.TreeError as error:
+            return {"check": "structure", "detail": str(error)}
+        return vars(judge.compare_trees(actual, expected))
+
+
+class _Trial:
+    def __init__(
+        self, index: int, own: bool, seed: int, distribution: str, inputs: list[Any], expected: Flat
+    ) -> None:
+        self.index = index
+        self.own = own
+        self.seed = seed
+        self.distribution = distribution
+        self.inputs = inputs
+        self.expected = expected
+        self.golden: Optional[list[Any]] = None
+
+
+def _host(output: Any) -> Flat:
+    structure, leaves = tensor_tree.flatten(output)
+    return structure, [
+        tensor_tree.host_copy(leaf).clone() if isinstance(leaf, torch.Tensor) else leaf
+        for leaf in leaves
+    ]
+
+
+def _double(value: Any) -> Any:
+    structure = tensor_tree.flatten(value)[1]
+    cast = [
+        leaf.double() if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf
+        for leaf in structure
+    ]
+    return tensor_tree.rebuild(value, cast)
+
+
+def _varies(leaf: Any) -> bool:
+    if not isinstance(leaf, torch.Tensor) or leaf.numel() < 2:
+        return False
+    flat = leaf.reshape(-1)
+    return bool((flat != flat[0]).any())
+
+
+def _useful(expected: Flat) -> bool:
+    return all(
+        float((~leaf.isfinite()).float().mean()) <= _USELESS
+        for leaf in expected[1]
+        if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.numel()
+    )

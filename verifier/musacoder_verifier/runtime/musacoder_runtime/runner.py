@@ -1,0 +1,138 @@
+"""One model in one child: running it on recipes, watching what it does, and timing it.
+
+Both sides of a Verdict use this class, so that whatever it costs, it costs both.
+"""
+
+from __future__ import annotations
+
+import time
+from types import ModuleType
+from typing import Any, Callable, Optional
+
+import torch
+
+from musacoder_runtime import devices, recipes, reference_module, tensor_tree
+
+_clock = time.perf_counter_ns
+# Inputs of the calls of one timed sample together; more calls share what fits.
+_SAMPLE_BYTES = 256 << 20
+
+
+class Runner:
+    """`module` makes inputs, `model` computes; both on `device`."""
+
+    def __init__(
+        self, module: ModuleType, model: torch.nn.Module, device: devices.Device, training: bool
+    ) -> None:
+        self.module = module
+        self.device = device
+        self.model = model.to(device.torch_device).train(training)
+        self._buffers = [(b, b.clone()) for b in model.buffers()] if training else []
+        self._sets: list[list[Any]] = []
+        self._outputs: list[Any] = []
+
+    def inputs(self, seed: int, distribution: str) -> list[Any]:
+        made = reference_module.inputs(self.module, seed, distribution)
+        return recipes.to_device(made, self.device.torch_device)
+
+    def forward(self, inputs: list[Any], seed: int) -> Any:
+        """One call in the state that the model was built with; generators seeded before it."""
+        with torch.no_grad():
+            for buffer, value in self._buffers:
+                buffer.copy_(value)
+            recipes.seed_everything(seed)
+            output = self.model(*inputs)
+            self.device.synchronize()
+        return output
+
+    def rebuffer(self) -> None:
+        """The buffers as they are now are the ones that every call starts from."""
+        self._buffers = [(buffer, buffer.clone()) for buffer, _ in self._buffers]
+
+    def prepare(self, seed: int, calls: int) -> dict[str, Any]:
+        """Fresh inputs, values and addresses, for one sample of `calls` calls; then cold caches."""
+        first = self.inputs(seed, recipes.OWN)
+        size = sum(t.untyped_storage().nbytes() for t in tensor_tree.tensors(first))
+        distinct = max(1, min(calls, _SAMPLE_BYTES // max(size, 1)))
+        # The last sample's memory is still held here, so these lie elsewhere.
+        fresh = [first, *(recipes.rolled(first, place) for place in range(1, distinct))]
+        self._sets, self._outputs = fresh, []
+        self.device.synchronize()
+        self.device.flush()
+        return {"distinct": distinct, "input_bytes": size}
+
+    def sample(self, calls: int) -> int:
+        """Nanoseconds of `calls` calls on what `prepare` made; keeps their outputs."""
+        model, sets, keep = self.model, self._sets, self._outputs
+        count = len(sets)
+        with torch.no_grad():
+            self.device.synchronize()
+            start = _clock()
+            for index in range(calls):
+                keep.append(model(*sets[index % count]))
+            self.device.synchronize()
+            return _clock() - start
+
+    def timed_output(self, call: int) -> Any:
+        return self._outputs[call]
+
+    def drop_timed_outputs(self) -> None:
+        self._outputs = []
+
+
+def timing_operation(runner: Runner, message: dict[str, Any]) -> Optional[dict[str, Any]]:
+    """The timing messages that both sides answer alike; None for another message."""
+    operation = message["op"]
+    if operation == "prepare":
+        return runner.prepare(message["seed"], message["calls"])
+    if operation == "go":
+        return {"ns": runner.sample(message["calls"])}
+    if operation == "calibrate":
+        return {"ns": calibrate(runner, message["seed"])}
+    if operation == "bandwidth":
+        return {"bytes_per_second": runner.device.bandwidth()}
+    return None
+
+
+def calibrate(runner: Runner, seed: int) -> int:
+    """Nanoseconds of one warm call: the fastest of five, after warming up."""
+    times = []
+    for _ in range(6):
+        runner.prepare(seed, 1)
+        times.append(runner.sample(1))
+        runner.drop_timed_outputs()
+    return min(times[1:])
+
+
+def aliases(output: Any, inputs: list[Any]) -> list[list[int]]:
+    """[output leaf, input leaf] for every pair that shares memory."""
+    given = [
+        (index, leaf.untyped_storage().data_ptr())
+        for index, leaf in enumerate(tensor_tree.flatten(inputs)[1])
+        if isinstance(leaf, torch.Tensor) and leaf.numel()
+    ]
+    found = []
+    for place, leaf in enumerate(tensor_tree.flatten(output)[1]):
+        if type(leaf) in (torch.Tensor, torch.nn.Parameter) and leaf.layout == torch.strided:
+            pointer = leaf.untyped_storage().data_ptr() if leaf.numel() else 0
+            found += [[place, index] for index, other in given if pointer and other == pointer]
+    return found
+
+
+def leaf_digests(tree: Any) -> list[str]:
+    return [recipes.digest(leaf) for leaf in tensor_tree.flatten(tree)[1]]
+
+
+def changed(before: list[str], tree: Any) -> list[int]:
+    """Which leaves are not what they were."""
+    now = leaf_digests(tree)
+    return [index for index, digest in enumerate(before) if now[index] != digest]
+
+
+def serve(channel: Any, operations: dict[str, Callable[[dict[str, Any]], dict[str, Any]]]) -> None:
+    """Answer messages until the other end closes."""
+    while True:
+        message = channel.receive()
+        if message is None:
+            return
+        channel.send(operations[message["op"]](message))

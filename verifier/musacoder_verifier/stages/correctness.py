@@ -1,0 +1,379 @@
+"""Stage correctness: ModelNew against Model, on many inputs, judged where ModelNew cannot reach.
+
+The reference child makes expected values and judges; the candidate child makes the same inputs
+from the same seeds (digests must agree) and sends outputs through a memory file. What is seen on
+the way about legality is kept as `Evidence`, whatever becomes of the trial.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from musacoder_verifier.stages.pair import Pair
+from musacoder_verifier.stages.side import Deadline, StageStop, number
+from musacoder_verifier.verdict import Correctness, Failure
+
+OWN = "own"
+_STRESS = ("shifted", "wide", "negative", "heavy", "small", "sorted", "constant")
+_OWN_TRIALS = 5
+# Trials that are also run a second time, unpoisoned.
+_REPEATED = 2
+_SEED_STEP = 1000003
+# What is planned beyond the first own trials must not take more than this share of the stage.
+_SHARE = 0.5
+
+
+@dataclass
+class Evidence:
+    """What the candidate child saw about legality; merged over all runs."""
+
+    operators: set[str] = field(default_factory=set)
+    custom: set[str] = field(default_factory=set)
+    unprofiled: str | None = None
+    runs: int = 0
+    runs_without_calls: int = 0
+    witness_complete: bool = True
+    changes: set[tuple[str, str]] = field(default_factory=set)
+    threads_left: set[str] = field(default_factory=set)
+    background: float = 0.0  # share of a pause after forward that other threads computed in
+    cached_result: bool = False
+    lazy_output: str | None = None
+    extensions: int = 0
+
+
+@dataclass
+class Figures:
+    """Sums over trials; `freeze` makes the Correctness of them."""
+
+    trials: int = 0
+    passed: int = 0
+    own_scaled: bool = True  # all own trials pass under the scaled tolerance too
+    failed_check: str | None = None
+    detail: str = ""
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    candidate_error: float | None = None
+    reference_error: float | None = None
+    near: int = 0  # failed trials that are near misses
+    deterministic: bool | None = None
+    tolerance: dict[str, float] = field(default_factory=dict)
+
+    def fail(self, check: str, detail: str) -> None:
+        if self.failed_check is None:
+            self.failed_check, self.detail = check, detail
+
+    def freeze(self, oracle: str, training: bool) -> Correctness:
+        passed_trials = self.passed
+        passed = passed_trials == self.trials and self.trials > 0
+        if passed and oracle == "scaled" and not self.own_scaled:
+            self.fail("values", "within the plain tolerance, but not within one scaled to the RMS")
+            passed, passed_trials = False, 0
+        failed = self.trials - self.passed
+        return Correctness(
+            passed=passed,
+            trials=self.trials,
+            passed_trials=passed_trials,
+            max_abs_error=self.max_abs,
+            max_rel_error=self.max_rel,
+            tolerance=dict(self.tolerance),
+            near_miss=failed > 0 and failed == self.near,
+            oracle=oracle if oracle in ("widened", "scaled", "weak") else "strong",  # type: ignore[arg-type]
+            candidate_fp64_error=self.candidate_error,
+            reference_fp64_error=self.reference_error,
+            deterministic=self.deterministic,
+            failed_check=self.failed_check,
+            mode="train" if training else "eval",
+        )
+
+
+@dataclass
+class CorrectnessOutcome:
+    correctness: Correctness | None
+    failure: Failure | None
+    evidence: Evidence
+    not_checked: list[str]
+    setup: Mapping[str, Any]  # the reference child's answer to `setup`
+    weak_imposters: tuple[str, ...] = ()
+
+
+async def set_up_reference(pair: Pair, deadline: Deadline) -> Mapping[str, Any]:
+    """Build the Reference and see that it agrees with itself; StageStop with reference_error."""
+    return await pair.reference.ask({"op": "setup", "seed": pair.seed}, deadline)
+
+
+async def check(
+    pair: Pair, setup: Mapping[str, Any], deadline: Deadline, *, training: bool, mode: str
+) -> CorrectnessOutcome:
+    """All trials. StageStop only for faults of the Reference; InfraFault for ours."""
+    run = _Check(pair, deadline, mode)
+    failure: Failure | None = None
+    oracle: Mapping[str, Any] = {"state": "strong", "imposters": []}
+    try:
+        await run.set_up(setup)
+        await run.trials(bool(setup["parameters"]))
+    except StageStop as stop:
+        if stop.failure.status == "reference_error":
+            raise
+        failure = stop.failure
+        run.figures.trials += 1
+        run.figures.fail("run", failure.message)
+    else:
+        oracle = await pair.reference.ask({"op": "oracle"}, deadline, runs_user_code=False)
+    correctness = run.figures.freeze(oracle["state"], training)
+    if failure is None and not correctness.passed:
+        failure = _wrong(correctness, run.figures, pair)
+    return CorrectnessOutcome(
+        correctness if run.evidence.runs else None,
+        failure,
+        run.evidence,
+        run.not_checked,
+        setup,
+        tuple(oracle["imposters"]),
+    )
+
+
+def _wrong(correctness: Correctness, figures: Figures, pair: Pair) -> Failure:
+    near = " (a near miss: the relative error is below 1e-3)" if correctness.near_miss else ""
+    message = (
+        f"{correctness.trials - correctness.passed_trials} of {correctness.trials} trials fail: "
+        f"{_CHECKS.get(correctness.failed_check or '', 'wrong values')}{near}"
+    )
+    return Failure("wrong_result", "correctness", message, figures.detail)
+
+
+_CHECKS = {
+    "values": "values differ from the Reference's",
+    "structure": "the outputs have another structure",
+    "output_type": "an output is no plain tensor",
+    "shape": "an output has another shape",
+    "dtype": "an output has another dtype",
+    "inputs_mutated": "inputs are changed that the Reference leaves alone",
+    "output_aliases_input": "an output shares memory with an input",
+    "output_reused": "an output is overwritten by the next call",
+    "unwritten_output": "parts of an output are never written",
+    "cached_result": "an earlier result is returned again",
+    "parameters": "changed parameters are ignored",
+    "inputs": "importing the Candidate changes the inputs that are made",
+}
+
+
+class _Check:
+    def __init__(self, pair: Pair, deadline: Deadline, mode: str) -> None:
+        self.pair = pair
+        self.deadline = deadline
+        self.mode = mode
+        self.figures = Figures()
+        self.evidence = Evidence()
+        self.not_checked: list[str] = []
+        self._index = 0
+        self._started = time.monotonic()
+        self._poison = True
+
+    async def set_up(self, setup: Mapping[str, Any]) -> None:
+        answer = await self.pair.candidate.ask({"op": "setup"}, self.deadline, "building ModelNew")
+        try:
+            if answer["digest"] != setup["digest"]:
+                raise StageStop(
+                    Failure(
+                        "reference_error",
+                        "reference",
+                        "get_inputs gives other values in another process although the "
+                        "generators are seeded",
+                    )
+                )
+            self._note_changes(answer["changes"])
+            self.evidence.extensions = int(answer["extensions"])
+            self._poison = bool(answer["poison"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise self.pair.candidate.nonsense(self.deadline, error) from error
+        if not self._poison:
+            self.not_checked.append("outputs fully written (memory cannot be poisoned here)")
+
+    def _note_changes(self, changes: Any) -> None:
+        self.evidence.changes |= {(str(rule), str(what)) for rule, what in changes}
+
+    async def trials(self, parameters: bool) -> None:
+        loaded = parameters and self.mode != "kernelbench" and await self._transfer(None)
+        for number_ in range(_OWN_TRIALS):
+            await self._trial(OWN, number_)
+        if self.mode == "kernelbench":
+            self.not_checked.append("other value distributions (KernelBench mode)")
+            return
+        if loaded:
+            await self._transfer(self.pair.seed + 1)
+            await self._trial(OWN, _OWN_TRIALS, check="parameters")
+            await self._transfer(self.pair.seed + 2)
+        elif parameters:
+            self.not_checked.append(
+                "changed parameters (ModelNew's state_dict has other names than Model's)"
+            )
+        for number_, distribution in enumerate(_STRESS):
+            if time.monotonic() - self._started > _SHARE * self.deadline.seconds:
+                skipped = ", ".join(_STRESS[number_:])
+                self.not_checked.append(f"value distributions {skipped} (no time left)")
+                break
+            await self._trial(distribution, number_)
+
+    async def _transfer(self, seed: int | None) -> bool:
+        """Give ModelNew the parameters of Model, changed by `seed`; False: the names differ."""
+        state = await self.pair.reference.ask({"op": "state", "seed": seed}, self.deadline)
+        answer = await self.pair.candidate.ask(
+            {"op": "load_state", "state": state["state"]}, self.deadline, "loading parameters"
+        )
+        return bool(answer.get("loaded"))
+
+    async def _trial(self, distribution: str, number_: int, check: str | None = None) -> None:
+        seed = self.pair.seed + number_ * _SEED_STEP
+        recipe = {"seed": seed, "distribution": distribution, "index": self._index}
+        expected = await self.pair.reference.ask({"op": "trial", **recipe}, self.deadline)
+        if "skip" in expected:
+            self.not_checked.append(f"values {distribution}: {expected['skip']}")
+            return
+        self._index += 1
+        doing = "running ModelNew.forward"
+        if distribution != OWN:
+            doing += f" on {distribution} values"
+        answer = await self.pair.candidate.ask(
+            {"op": "trial", **recipe, "reuse": self._index % 2 == 0, "poison": self._poison},
+            self.deadline,
+            doing,
+        )
+        try:
+            self._note(answer)
+            outputs = dict(answer["outputs"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise self.pair.candidate.nonsense(self.deadline, error) from error
+        judged = await self._judge(outputs, first=True)
+        problem = self._problem(answer, expected, judged)
+        if self._index <= _REPEATED and self.mode != "kernelbench":
+            problem = await self._repeat(recipe, judged, problem)
+        self._count(judged, problem, distribution, check)
+
+    async def _judge(self, outputs: dict[str, Any], *, first: bool) -> dict[str, Any]:
+        return await self.pair.reference.ask(
+            {"op": "judge", "outputs": outputs, "first": first},
+            self.deadline,
+            runs_user_code=False,
+        )
+
+    def _note(self, answer: Mapping[str, Any]) -> None:
+        evidence = self.evidence
+        evidence.runs += 1
+        evidence.operators |= {str(name) for name in answer["operators"]}
+        evidence.custom |= {str(name) for name in answer["custom"]}
+        if answer["unprofiled"] is not None:
+            evidence.unprofiled = str(answer["unprofiled"])
+        evidence.runs_without_calls += int(answer["calls"]) == 0
+        evidence.witness_complete &= bool(answer["witness_complete"])
+        self._note_changes(answer["changes"])
+        evidence.threads_left |= {str(name) for name in answer["threads_left"]}
+        evidence.background = max(evidence.background, number(answer["background"]))
+        for leaf in answer["outputs"]["leaves"]:
+            if leaf["kind"] == "unsupported":
+                evidence.lazy_output = str(leaf["type"])
+
+    def _problem(
+        self, answer: Mapping[str, Any], expected: Mapping[str, Any], judged: Mapping[str, Any]
+    ) -> tuple[str, str] | None:
+        """(check, detail) of the first check that this trial fails."""
+        if answer["digest"] != expected["digest"]:
+            self.evidence.changes.add(("patched-torch", "the generators behind get_inputs"))
+            return "inputs", "the inputs made after the import differ from those made before"
+        if judged["check"] == "values" and judged.get("same_as_trial") is not None:
+            self.evidence.cached_result = True
+            return "cached_result", f"the output is the one of trial {judged['same_as_trial']}"
+        if judged["check"] is not None:
+            return str(judged["check"]), str(judged["detail"])
+        mutated = set(answer["mutated"]) - set(expected["mutated"])
+        if mutated:
+            return "inputs_mutated", f"changed input leaves: {sorted(mutated)}"
+        given = {tuple(pair) for pair in expected["aliases"]}
+        shared = [pair for pair in answer["aliases"] if tuple(pair) not in given]
+        if shared:
+            return "output_aliases_input", f"output {shared[0][0]} is input {shared[0][1]}"
+        if answer["earlier_output_changed"]:
+            return "output_reused", "the output of the previous call changed during this one"
+        return None
+
+    async def _repeat(
+        self, recipe: dict[str, Any], judged: Mapping[str, Any], problem: tuple[str, str] | None
+    ) -> tuple[str, str] | None:
+        answer = await self.pair.candidate.ask(
+            {"op": "again", **recipe}, self.deadline, "running ModelNew.forward again"
+        )
+        same = bool(answer.get("same"))
+        self.figures.deterministic = same and self.figures.deterministic is not False
+        if same or not isinstance(answer.get("outputs"), Mapping):
+            return problem
+        again = await self._judge(dict(answer["outputs"]), first=False)
+        if judged["check"] == "values" and again["check"] is None:
+            self.figures.deterministic = None  # poisoned memory made the difference
+            return "unwritten_output", str(judged["detail"])
+        if again["check"] is not None and problem is None:
+            return str(again["check"]), f"only in a second run: {again['detail']}"
+        return problem
+
+    def _count(
+        self,
+        judged: Mapping[str, Any],
+        problem: tuple[str, str] | None,
+        distribution: str,
+        check: str | None,
+    ) -> None:
+        figures = self.figures
+        figures.trials += 1
+        if problem is None:
+            figures.passed += 1
+        else:
+            name = check if check is not None and problem[0] == "values" else problem[0]
+            where = "" if distribution == OWN else f"on {distribution} values: "
+            figures.fail(name, where + problem[1])
+            figures.near += problem[0] == "values" and bool(judged.get("near_miss"))
+        if distribution == OWN:
+            figures.own_scaled &= bool(judged["scaled_passes"])
+        if "max_abs_error" in judged:
+            figures.max_abs = max(figures.max_abs, number(judged["max_abs_error"]))
+            figures.max_rel = max(figures.max_rel, number(judged["max_rel_error"]))
+            figures.tolerance.update(judged["tolerance"])
+        for ours, theirs in (
+            ("candidate_error", "candidate_error"),
+            ("reference_error", "reference_error"),
+        ):
+            value = judged.get(theirs)
+            if value is not None and distribution == OWN:
+                previous = getattr(figures, ours)
+                setattr(figures, ours, max(previous or 0.0, number(value)))
+
+
+async def probe_scope(
+    pair: Pair, correctness: Correctness, probes: tuple[str, ...], deadline: Deadline
+) -> Correctness:
+    """Other shapes, strides and dtypes: holds, refuses or wrong; never a failure. Last of all,
+    since a kernel that reads beyond its inputs may take its process along."""
+    scope: dict[str, str] = {}
+    for probe in probes:
+        message = {"op": "probe", "probe": probe, "seed": pair.seed}
+        expected = await pair.reference.ask(message, deadline)
+        if "skip" in expected:
+            continue
+        try:
+            answer = await pair.candidate.ask(message, deadline, f"trying {probe}")
+            judged = await pair.reference.ask(
+                {"op": "judge", "outputs": dict(answer["outputs"]), "first": False},
+                deadline,
+                runs_user_code=False,
+            )
+        except (KeyError, TypeError, ValueError):
+            scope[probe] = "wrong"
+            continue
+        except StageStop as stop:
+            scope[probe] = "refuses"
+            if "process" in stop.failure.message or stop.failure.status == "timeout":
+                break  # it is dead; what is left was not tried
+            continue
+        scope[probe] = "holds" if judged["check"] is None else "wrong"
+    return dataclasses.replace(correctness, scope=scope)

@@ -1,0 +1,255 @@
+"""Stage timing: both sides interleaved on fresh inputs, cold caches, under the parent's clock.
+
+The parent alternates "go" messages. Each child reads its own clock around its calls; the parent's
+go-to-done time is the outside clock, which a Candidate cannot reach. One sample is as many calls as
+it takes to make both clocks and the messages negligible, the same number on both sides.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from musacoder_verifier.ratio import RatioInterval, product, ratio_of_medians, relative_spread
+from musacoder_verifier.stages.pair import Pair
+from musacoder_verifier.stages.side import Deadline, StageStop, number
+from musacoder_verifier.verdict import Failure, Finding, Timing
+
+# A sample of the faster side should last this long, in seconds.
+_SAMPLE_SECONDS = 2e-3
+_MOST_CALLS = 256
+_FEWEST_SAMPLES = 11
+_MOST_SAMPLES = 301
+# Stop when half the interval is this share of the ratio.
+_NARROW = 0.02
+_RECHECKED = (0, 3, 7)  # samples whose outputs are compared, and then every tenth
+_RECHECK_EVERY = 10
+# The outside clock may exceed the Candidate's own by so much more than the Reference's.
+_CLOCK_RATIO = 1.5
+_CLOCK_SLACK = 2e-3  # seconds a sample
+# Below this many bytes the caches decide, and bandwidth says nothing.
+_ROOFLINE_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class TimingSettings:
+    budget: float = 2.0  # seconds of samples
+    seed: int = 42
+    threads: int = 1
+
+
+@dataclass
+class Samples:
+    """Nanoseconds a sample, side by side."""
+
+    calls: int
+    reference: list[float] = field(default_factory=list)
+    candidate: list[float] = field(default_factory=list)
+    reference_outside: list[float] = field(default_factory=list)
+    candidate_outside: list[float] = field(default_factory=list)
+
+
+@dataclass
+class TimingOutcome:
+    timing: Timing | None
+    failure: Failure | None
+    findings: list[Finding]
+
+
+async def measure(
+    pair: Pair,
+    setup: Mapping[str, Any],
+    baseline: Baseline | None,
+    deadline: Deadline,
+    settings: TimingSettings,
+) -> TimingOutcome:
+    """Time both sides. A Candidate that fails here has failed; StageStop is for the Reference."""
+    findings: list[Finding] = []
+    try:
+        samples, problem = await _samples(pair, deadline, settings, findings)
+    except StageStop as stop:
+        if stop.failure.status == "reference_error":
+            raise
+        return TimingOutcome(None, stop.failure, findings)
+    if problem is not None:
+        return TimingOutcome(None, problem, findings)
+    if len(samples.candidate) < 5:
+        message = f"five samples did not fit into the {deadline.seconds:g} s of the stage timing"
+        return TimingOutcome(None, Failure("timeout", "timing", message), findings)
+    clock = _clock_ratio(samples, findings)
+    roofline = await _roofline(pair, setup, samples, deadline, findings)
+    return TimingOutcome(_timing(samples, baseline, settings, clock, roofline), None, findings)
+
+
+async def _samples(
+    pair: Pair, deadline: Deadline, settings: TimingSettings, findings: list[Finding]
+) -> tuple[Samples, Failure | None]:
+    fastest = math.inf
+    for side in ("reference", "candidate"):
+        answer = await _ask(pair, side, {"op": "calibrate", "seed": settings.seed}, deadline)
+        fastest = min(fastest, max(number(answer["ns"]), 100.0) * 1e-9)
+    calls = min(_MOST_CALLS, max(1, math.ceil(_SAMPLE_SECONDS / fastest)))
+    samples = Samples(calls)
+    ends = min(time.monotonic() + settings.budget, deadline.ends - 1.0)
+    order = ("reference", "candidate")
+    for index in range(_MOST_SAMPLES):
+        if index >= 5 and time.monotonic() > ends:
+            break
+        if index >= _FEWEST_SAMPLES and index % 5 == 0 and _interval(samples).width < _NARROW:
+            break
+        seed = settings.seed + 7919 * (index + 1)
+        # Who goes first alternates: neither side always runs on the other's leftovers.
+        for side in order if index % 2 == 0 else order[::-1]:
+            await _ask(pair, side, {"op": "prepare", "seed": seed, "calls": calls}, deadline)
+            start = time.perf_counter()
+            answer = await _ask(pair, side, {"op": "go", "calls": calls}, deadline)
+            outside = time.perf_counter() - start
+            inside = max(number(answer["ns"]), 1.0)
+            getattr(samples, side).append(inside)
+            getattr(samples, f"{side}_outside").append(outside * 1e9)
+        if index in _RECHECKED or index % _RECHECK_EVERY == 0:
+            failure = await _recheck(pair, deadline, (index * 31) % calls, findings)
+            if failure is not None:
+                return samples, failure
+    return samples, None
+
+
+async def _ask(
+    pair: Pair, side: str, message: dict[str, Any], deadline: Deadline
+) -> Mapping[str, Any]:
+    if side == "reference":
+        return await pair.reference.ask(message, deadline)
+    answer = await pair.candidate.ask(message, deadline, "being timed")
+    try:
+        if message["op"] in ("go", "calibrate"):
+            number(answer["ns"])
+    except (KeyError, TypeError) as error:
+        raise pair.candidate.nonsense(deadline, error) from error
+    return answer
+
+
+async def _recheck(
+    pair: Pair, deadline: Deadline, call: int, findings: list[Finding]
+) -> Failure | None:
+    """Compare one timed call's output; which call it is was not known when it ran."""
+    answer = await pair.candidate.ask({"op": "fetch", "call": call}, deadline, "being timed")
+    try:
+        message = {"op": "recheck", "call": call, "outputs": dict(answer["outputs"])}
+        changes = [(str(rule), str(what)) for rule, what in answer["changes"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise pair.candidate.nonsense(deadline, error) from error
+    for rule, what in changes:
+        text = f"replaced or switched while it was timed: {what}"
+        if all(finding.evidence != text for finding in findings):
+            findings.append(Finding(rule, text))
+    judged = await pair.reference.ask(message, deadline, runs_user_code=False)
+    if judged["check"] is None:
+        return None
+    text = f"right when it was checked, wrong when it was timed: {judged['detail']}"
+    findings.append(Finding("wrong-when-timed", text))
+    return Failure("wrong_result", "timing", text)
+
+
+def _interval(samples: Samples) -> RatioInterval:
+    return ratio_of_medians(samples.reference, samples.candidate)
+
+
+def _clock_ratio(samples: Samples, findings: list[Finding]) -> float:
+    """The Candidate's outside time over its own, and a finding where that is not the messages'.
+
+    What the messages cost is known from the Reference's side, sample by sample.
+    """
+    inside, outside = median(samples.candidate), median(samples.candidate_outside)
+    overhead = median(
+        o - i for o, i in zip(samples.reference_outside, samples.reference, strict=True)
+    )
+    excess = outside - max(overhead, 0.0) - inside
+    if excess > _CLOCK_SLACK * 1e9 and outside - max(overhead, 0.0) > _CLOCK_RATIO * inside:
+        text = (
+            f"its own clock says {inside * 1e-6:.3g} ms a sample, the parent's says "
+            f"{outside * 1e-6:.3g} ms"
+        )
+        findings.append(Finding("clock", text))
+    return outside / inside
+
+
+async def _roofline(
+    pair: Pair,
+    setup: Mapping[str, Any],
+    samples: Samples,
+    deadline: Deadline,
+    findings: list[Finding],
+) -> dict[str, float]:
+    """The time that writing the outputs alone must take, at the device's measured bandwidth."""
+    answer = await pair.reference.ask({"op": "bandwidth"}, deadline, runs_user_code=False)
+    bandwidth = float(answer["bytes_per_second"])
+    written = float(setup["output_bytes"])
+    floor_ms = 1e3 * written / bandwidth
+    per_call = median(samples.candidate) * 1e-6 / samples.calls
+    roofline = {
+        "bytes_per_second": bandwidth,
+        "output_bytes": written,
+        "floor_ms": floor_ms,
+        "fraction": floor_ms / per_call,
+    }
+    # Half: bandwidth of pure writes may be above that of copying.
+    if written > _ROOFLINE_BYTES and per_call < 0.5 * floor_ms:
+        text = f"{per_call:.3g} ms is less than writing the output takes ({floor_ms:.3g} ms)"
+        findings.append(Finding("roofline", text))
+    return roofline
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """torch.compile's best mode against eager: time of eager over time of compiled."""
+
+    mode: str | None
+    speedup: RatioInterval | None
+    notes: tuple[str, ...] = ()
+
+
+def _timing(
+    samples: Samples,
+    baseline: Baseline | None,
+    settings: TimingSettings,
+    clock: float,
+    roofline: dict[str, float],
+) -> Timing:
+    eager = _interval(samples)
+    scale = 1e-6 / samples.calls
+    compiled: RatioInterval | None = None
+    compile_ms: float | None = None
+    notes = list(baseline.notes) if baseline is not None else ["torch.compile was not measured"]
+    eager_ms = median(samples.reference) * scale
+    if baseline is not None and baseline.speedup is not None:
+        inverse = RatioInterval(
+            1.0 / baseline.speedup.ratio, 1.0 / baseline.speedup.high, 1.0 / baseline.speedup.low
+        )
+        compiled = product(eager, inverse)
+        compile_ms = eager_ms / baseline.speedup.ratio
+    if samples.calls > 1:
+        notes.append(f"{samples.calls} calls a sample")
+    return Timing(
+        candidate_ms=median(samples.candidate) * scale,
+        eager_ms=eager_ms,
+        compile_ms=compile_ms,
+        speedup_eager=eager.ratio,
+        speedup_compile=compiled.ratio if compiled is not None else None,
+        ci95=(eager.low, eager.high),
+        samples=len(samples.candidate),
+        spread={
+            "eager": relative_spread(samples.reference),
+            "candidate": relative_spread(samples.candidate),
+        },
+        compile_mode=baseline.mode if baseline is not None else None,
+        ci95_compile=(compiled.low, compiled.high) if compiled is not None else None,
+        interleaved=True,
+        threads=settings.threads,
+        outside_clock_ratio=clock,
+        roofline=roofline,
+        notes=tuple(notes),
+    )
