@@ -154,7 +154,7 @@ class _Discovery:
         annotations = parse_annotations(comments)
         missing = [] if forward is not None else ["forward"]
         missing = missing_inputs(signature, annotations)
-        needed = [p.name for p in init_signature if _required(p)]
+        needed = [p.name for p in init_signature if required(p)]
         missing += [n for n in needed if n not in annotations.init and n not in missing]
         problem = _problem(annotations, signature, init_signature, "forward", name)
         return self._found(
@@ -168,7 +168,7 @@ class _Discovery:
             problem,
             inherits=inherits,
             needs_init=bool(needed),
-            forward_arguments=sum(1 for p in signature if _required(p)),
+            forward_arguments=sum(1 for p in signature if required(p)),
         )
 
     def _module_operations(
@@ -229,7 +229,7 @@ class _Discovery:
             tuple(missing_inputs(signature, annotations)),
             annotations,
             _problem(annotations, signature, (), name, name),
-            forward_arguments=sum(1 for p in signature if _required(p)),
+            forward_arguments=sum(1 for p in signature if required(p)),
         )
 
     def _nested(self, definition: Node, name: str) -> Iterator[Found]:
@@ -356,7 +356,7 @@ def _by_default(default: Node | None, forward: bool) -> Value:
     return TENSOR if forward else UNKNOWN
 
 
-def _required(parameter: Parameter) -> bool:
+def required(parameter: Parameter) -> bool:
     return parameter.default is None and parameter.kind in ("positional", "keyword")
 
 
@@ -366,7 +366,7 @@ def missing_inputs(signature: Sequence[Parameter], annotations: Annotations) -> 
     for parameter in signature:
         spec = annotations.spec(parameter.name) or jaxtyping_spec(parameter.annotation)
         if spec is None:
-            if _required(parameter):
+            if required(parameter):
                 missing.append(parameter.name)
             continue
         if isinstance(spec, TensorSpec) and spec.dtype.startswith("int") and spec.high is None:

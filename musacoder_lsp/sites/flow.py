@@ -448,9 +448,27 @@ class Flow:
         """The first argument of a computation is a tensor (or a list of tensors: left alone)."""
         if role is Role.CREATE or not arguments.named_children:
             return
-        first = arguments.named_children[0]
-        if first.type == "identifier" and self.value(first) == UNKNOWN:
-            self._infer_tensor(first)
+        root = self._root(arguments.named_children[0])
+        if root is not None:
+            self._infer_tensor(root)
+
+    def _root(self, node: Node) -> Node | None:
+        """The name of unknown kind that an expression is made from: `x` in `x.pow(2) + eps`."""
+        if self.value(node) != UNKNOWN:
+            return None
+        if node.type == "identifier":
+            return node
+        if node.type in ("binary_operator", "parenthesized_expression", "unary_operator"):
+            roots = (self._root(child) for child in node.named_children)
+            return next((root for root in roots if root is not None), None)
+        if node.type == "call":
+            function = child_of(node, "function")
+            is_method = function is not None and function.type == "attribute"
+            return self._root(function) if is_method and function is not None else None
+        if node.type in ("attribute", "subscript"):
+            owner = child_of(node, "object") or child_of(node, "value")
+            return self._root(owner) if owner is not None else None
+        return None
 
     def _infer_tensor(self, node: Node) -> Value:
         if node.type == "identifier":

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 
 from musacoder_verifier.workload import Origin
@@ -15,11 +14,11 @@ from musacoder_lsp.sites.comments import comments_start
 from musacoder_lsp.sites.discover import Found, discover
 from musacoder_lsp.sites.document import Document, Edit, apply_edits, difference
 from musacoder_lsp.sites.names import Binding, ModuleNames, bindings
-from musacoder_lsp.sites.site import Site
+from musacoder_lsp.sites.pieces import Dependencies, Piece, Placed, identifiers, normalised
+from musacoder_lsp.sites.selection import Place, call_site, enclosing_definition, selection_site
+from musacoder_lsp.sites.site import Refused, Site
 from musacoder_lsp.sites.syntax import definition_of, error_ranges, parse, reparse
 
-_IDENTIFIER = re.compile(rb"[A-Za-z_\x80-\xff][\w\x80-\xff]*")
-_COMMENT = re.compile(rb"^[ \t]*#(?!.*musacoder).*$")
 # Below this the cache of pieces is left alone: pieces of the text before the last edit are reused
 # when the edit is undone.
 _CACHE_SLACK = 256
@@ -30,29 +29,6 @@ def find_sites(text: str, path: str | None = None) -> tuple[Site, ...]:
     return SiteIndex(text, path).sites()
 
 
-@dataclass(slots=True)
-class _Piece:
-    """One statement at the top of the module with the comment block above it.
-
-    All but `found` depends on its bytes alone; `found` on the names in `asked` as well.
-    """
-
-    bindings: tuple[Binding, ...]
-    identifiers: frozenset[bytes]
-    digest: bytes
-    asked: dict[str, str | bool | None]
-    found: tuple[Found, ...] | None = None
-    # Per Site of `found`: its fingerprint, and the names that went into it.
-    fingerprints: dict[tuple[str, bool], tuple[str, frozenset[bytes]]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class _Placed:
-    piece: _Piece
-    start: int
-    node: Node
-
-
 class SiteIndex:
     """Holds the syntax tree of one document. While the text does not parse, the last good Sites
     stay, moved by the edits. Not thread-safe; give it one owner."""
@@ -60,12 +36,13 @@ class SiteIndex:
     def __init__(self, text: str, path: str | None = None) -> None:
         self._path = path
         self._tests = _is_test_file(path)
-        self._cache: dict[bytes, _Piece] = {}
+        self._cache: dict[bytes, Piece] = {}
         self._document = Document(text)
         self._tree: Tree | None = None if "\0" in text else parse(self._document)
         self._bindings: list[tuple[Binding, ...]] = []
         self._names = ModuleNames(())
-        self._last_pieces: dict[int, _Piece] = {}
+        self._dependencies = Dependencies(())
+        self._last_pieces: dict[int, Piece] = {}
         self._sites: tuple[Site, ...] = ()
         self._sites = self._extract(())
 
@@ -88,6 +65,38 @@ class SiteIndex:
 
     def sites(self) -> tuple[Site, ...]:
         return self._sites
+
+    def site_at(self, offset: int) -> Site | None:
+        """The innermost of `sites` around the offset."""
+        around = [site for site in self._sites if site.start <= offset <= site.end]
+        return min(around, key=lambda site: site.end - site.start, default=None)
+
+    def call_at(self, offset: int) -> Site | Refused:
+        """The innermost tensor operation around the offset."""
+        place = self._place()
+        return place if isinstance(place, Refused) else call_site(place, offset)
+
+    def selection(self, start: int, end: int) -> Site | Refused:
+        """A Site of the statements that the range touches, or of the expression that it covers; a
+        range over a whole class or function is that Site."""
+        place = self._place()
+        if isinstance(place, Refused):
+            return place
+        definition = enclosing_definition(place, start, end)
+        if definition is not None:
+            for site in self._sites:
+                if (site.start, site.end) == definition:
+                    return site
+        return selection_site(place, start, end)
+
+    def _place(self) -> Place | Refused:
+        if self._tree is None:
+            return Refused("The file is not text.")
+        return Place(self._document, self._tree.root_node, self._names, self._fragment_digest)
+
+    def _fragment_digest(self, texts: Sequence[bytes]) -> str:
+        used = self._dependencies.closure(set().union(*map(identifiers, texts)))[1]
+        return digest_of(texts, used.values())
 
     def update(self, change: str | Sequence[Edit]) -> tuple[Site, ...]:
         """Takes the whole new text, or edits each relative to the text after those before it."""
@@ -114,6 +123,7 @@ class SiteIndex:
         root = self._tree.root_node
         placed = self._pieces(root)
         all_bindings = [place.piece.bindings for place in placed]
+        self._dependencies = Dependencies(placed)
         same_names = all_bindings == self._bindings
         if not same_names:
             self._bindings = all_bindings
@@ -126,12 +136,14 @@ class SiteIndex:
                 piece.found = self._discover(place, names)
                 piece.asked = names.asked
                 piece.fingerprints = {}
-        fresh = _Assembly(self._document, placed, names, self._changed_names(placed)).sites()
+        fresh = _Assembly(
+            self._document, placed, names, self._dependencies, self._changed_names(placed)
+        ).sites()
         if not root.has_error:
             return fresh
         return self._merge(fresh, moved(self._sites, edits), root)
 
-    def _changed_names(self, placed: Sequence[_Placed]) -> frozenset[bytes]:
+    def _changed_names(self, placed: Sequence[Placed]) -> frozenset[bytes]:
         """Names of the module that may mean something else than at the last extraction."""
         current = {id(place.piece): place.piece for place in placed}
         changed = [p for key, p in current.items() if key not in self._last_pieces]
@@ -139,10 +151,10 @@ class SiteIndex:
         self._last_pieces = current
         return frozenset(b.name.encode() for piece in changed for b in piece.bindings)
 
-    def _pieces(self, root: Node) -> list[_Placed]:
+    def _pieces(self, root: Node) -> list[Placed]:
         data = self._document.data
-        placed: list[_Placed] = []
-        used: dict[bytes, _Piece] = {}
+        placed: list[Placed] = []
+        used: dict[bytes, Piece] = {}
         after_comment = False
         for node in root.named_children:
             if node.type == "comment":
@@ -156,21 +168,21 @@ class SiteIndex:
             # A piece that does not parse may parse otherwise after an edit behind it.
             piece = used.get(key) or (None if node.has_error else self._cache.get(key))
             if piece is None:
-                piece = _Piece(
+                piece = Piece(
                     tuple(bindings(node, data)),
-                    frozenset(_IDENTIFIER.findall(key)),
+                    frozenset(identifiers(key)),
                     hashlib.sha256(normalised(key)).digest(),
                     {},
                 )
             used[key] = piece
-            placed.append(_Placed(piece, start, node))
+            placed.append(Placed(piece, start, node))
         if len(self._cache) > 2 * len(used) + _CACHE_SLACK:
             self._cache = used
         else:
             self._cache.update(used)
         return placed
 
-    def _discover(self, place: _Placed, names: ModuleNames) -> tuple[Found, ...]:
+    def _discover(self, place: Placed, names: ModuleNames) -> tuple[Found, ...]:
         node = place.node
         if node.type.endswith("import_statement") or node.type == "expression_statement":
             return ()
@@ -205,18 +217,16 @@ class _Assembly:
     def __init__(
         self,
         document: Document,
-        placed: Sequence[_Placed],
+        placed: Sequence[Placed],
         names: ModuleNames,
+        dependencies: Dependencies,
         changed: frozenset[bytes],
     ) -> None:
         self._changed = changed
         self._document = document
         self._placed = placed
         self._names = names
-        self._defined: dict[bytes, list[_Piece]] = {}
-        for place in placed:
-            for binding in place.piece.bindings:
-                self._defined.setdefault(binding.name.encode(), []).append(place.piece)
+        self._dependencies = dependencies
 
     def sites(self) -> tuple[Site, ...]:
         found = [(place, item) for place in self._placed for item in place.piece.found or ()]
@@ -252,7 +262,7 @@ class _Assembly:
     def _owner(self, found: Sequence[Found]) -> Found | None:
         """The Site that `get_inputs` speaks of: `Model`, else the one class that no other class of
         the file uses, else the one function."""
-        if b"get_inputs" not in self._defined:
+        if b"get_inputs" not in self._dependencies:
             return None
         modules = [f for f in found if f.kind == "module" and "." not in f.name]
         for item in modules:
@@ -269,11 +279,11 @@ class _Assembly:
         top = [item for item in modules if item.name.encode() not in used]
         return top[0] if len(top) == 1 else None
 
-    def _site(self, place: _Placed, item: Found, identity: str, owns_inputs: bool) -> Site:
+    def _site(self, place: Placed, item: Found, identity: str, owns_inputs: bool) -> Site:
         origin: Origin | None = "annotation" if item.annotated else None
         missing = item.missing
         problem: str | None = None
-        if owns_inputs and (not item.needs_init or b"get_init_inputs" in self._defined):
+        if owns_inputs and (not item.needs_init or b"get_init_inputs" in self._dependencies):
             origin, missing = "get_inputs", ()
         elif item.problem is not None:
             problem = item.problem.message
@@ -295,32 +305,30 @@ class _Assembly:
             problem,
         )
 
-    def _fingerprint(self, place: _Placed, item: Found, identity: str, owns: bool) -> str:
+    def _fingerprint(self, place: Placed, item: Found, identity: str, owns: bool) -> str:
         known = place.piece.fingerprints.get((identity, owns))
         if known is not None and known[1].isdisjoint(self._changed):
             return known[0]
         text = self._document.data[place.start + item.text_start : place.start + item.end]
-        identifiers = set(_IDENTIFIER.findall(text))
+        own = identifiers(text)
         if owns:
-            identifiers |= {b"get_inputs", b"get_init_inputs"}
-        names: set[bytes] = set()
-        used: dict[int, bytes] = {}
-        while identifiers:
-            names |= identifiers
-            reached: set[bytes] = set()
-            for name in identifiers:
-                for piece in self._defined.get(name, ()):
-                    if id(piece) not in used:
-                        used[id(piece)] = piece.digest
-                        reached |= piece.identifiers
-            identifiers = reached - names
+            own |= {b"get_inputs", b"get_init_inputs"}
+        names, used = self._dependencies.closure(own)
         used.pop(id(place.piece), None)
-        digest = hashlib.sha256(normalised(text))
-        for part in sorted(used.values()):
-            digest.update(part)
-        fingerprint = digest.hexdigest()[:32]
-        place.piece.fingerprints[identity, owns] = (fingerprint, frozenset(names))
+        fingerprint = digest_of([text], used.values())
+        place.piece.fingerprints[identity, owns] = (fingerprint, names)
         return fingerprint
+
+
+def digest_of(texts: Iterable[bytes], pieces: Iterable[Piece]) -> str:
+    """Fingerprint of a Site's own texts and of the pieces that they use."""
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(normalised(text))
+        digest.update(b"\0")
+    for part in sorted(piece.digest for piece in pieces):
+        digest.update(part)
+    return digest.hexdigest()[:32]
 
 
 def moved(sites: Sequence[Site], edits: Sequence[Edit]) -> tuple[Site, ...]:
@@ -347,16 +355,6 @@ def _moved(site: Site, edit: Edit) -> Site | None:
     elif edit.start < header:
         header = edit.start
     return replace(site, start=start, end=end, header=min(max(header, 0), end))
-
-
-def normalised(data: bytes) -> bytes:
-    """Source text without what cannot change its meaning: line endings, trailing blanks, blank
-    lines, and comments on their own line (annotations stay)."""
-    lines = [line.rstrip() for line in data.replace(b"\r\n", b"\n").split(b"\n")]
-    if b'"""' in data or b"'''" in data:
-        # A line of a long string may look like a comment.
-        return b"\n".join(lines)
-    return b"\n".join(line for line in lines if line and not _COMMENT.match(line))
 
 
 def _relative(item: Found, start: int, data: bytes) -> Found:

@@ -14,11 +14,13 @@ from musacoder_lsp.sites.document import Document
 from musacoder_lsp.sites.names import ModuleNames, bindings
 from musacoder_lsp.sites.reference.definition import DefinitionBuilder
 from musacoder_lsp.sites.reference.draft import Draft
+from musacoder_lsp.sites.reference.fragment import FragmentBuilder
 from musacoder_lsp.sites.reference.module_slice import ModuleSlice
 from musacoder_lsp.sites.reference.unbuildable import CannotBuild, Unbuildable
 from musacoder_lsp.sites.reference.whole_file import write_whole_file
 from musacoder_lsp.sites.reference.workspace import Read, Workspace
-from musacoder_lsp.sites.site import Site
+from musacoder_lsp.sites.selection import Place, fragment_at
+from musacoder_lsp.sites.site import Refused, Site
 from musacoder_lsp.sites.syntax import definition_of, parse
 from musacoder_lsp.sites.workload import parse_annotations
 
@@ -69,6 +71,8 @@ def read_disk(path: Path) -> str | None:
 def _write(
     draft: Draft, site: Site, document: Document, root: Node, workspace: Workspace
 ) -> tuple[list[str], bool]:
+    if site.kind in ("call", "selection"):
+        return _write_fragment(draft, site, document, root, workspace)
     found = _definition(root, document, site)
     if found is None:
         raise CannotBuild(f"{site.name} is no longer where it was; wait for the next analysis.")
@@ -80,9 +84,24 @@ def _write(
     if site.workload_origin == "get_inputs":
         modules = write_whole_file(draft, site, document, root, node, workspace)
         return modules, _trains(outer, node, document.data)
-    names = ModuleNames(b for child in root.named_children for b in bindings(child, document.data))
+    names = _names(root, document)
     builder = DefinitionBuilder(draft, site, document, outer, node)
     return builder.write(ModuleSlice(document, root, workspace), names)
+
+
+def _names(root: Node, document: Document) -> ModuleNames:
+    return ModuleNames(b for child in root.named_children for b in bindings(child, document.data))
+
+
+def _write_fragment(
+    draft: Draft, site: Site, document: Document, root: Node, workspace: Workspace
+) -> tuple[list[str], bool]:
+    place = Place(document, root, _names(root, document), lambda texts: "")
+    fragment = fragment_at(place, site)
+    if isinstance(fragment, Refused):
+        raise CannotBuild(fragment.reason)
+    builder = FragmentBuilder(draft, document, fragment)
+    return builder.write(ModuleSlice(document, root, workspace))
 
 
 def _definition(root: Node, document: Document, site: Site) -> tuple[Node, Node] | None:

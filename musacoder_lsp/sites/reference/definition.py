@@ -9,14 +9,14 @@ from tree_sitter import Node
 
 from musacoder_lsp.sites import classes
 from musacoder_lsp.sites.comments import definition_comments
-from musacoder_lsp.sites.discover import missing_inputs
+from musacoder_lsp.sites.discover import missing_inputs, required
 from musacoder_lsp.sites.document import Document
 from musacoder_lsp.sites.names import ModuleNames, base_names, bindings
 from musacoder_lsp.sites.reference.draft import Draft
 from musacoder_lsp.sites.reference.module_slice import ModuleSlice
-from musacoder_lsp.sites.reference.scoping import assigned_names, free_names
 from musacoder_lsp.sites.reference.unbuildable import CannotBuild
 from musacoder_lsp.sites.reference.values import made
+from musacoder_lsp.sites.scoping import assigned_names, free_names
 from musacoder_lsp.sites.signature import Parameter, parameters
 from musacoder_lsp.sites.site import Site
 from musacoder_lsp.sites.syntax import ancestors, field, text_of
@@ -287,11 +287,7 @@ def init_arguments(
     signature: Sequence[Parameter], annotations: Annotations
 ) -> tuple[Argument, ...]:
     given = Annotations(annotations.init, {}, {}, None)
-    missing = [
-        p.name
-        for p in signature
-        if p.default is None and p.kind in ("positional", "keyword") and p.name not in given.inputs
-    ]
+    missing = [p.name for p in signature if required(p) and p.name not in given.inputs]
     if missing:
         raise CannotBuild(f"The constructor lacks {', '.join(missing)}.", tuple(missing))
     return arguments([Parameter(p.name, p.kind, None, p.default) for p in signature], given)

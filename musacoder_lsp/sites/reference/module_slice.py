@@ -9,9 +9,9 @@ from tree_sitter import Node
 
 from musacoder_lsp.sites.document import Document
 from musacoder_lsp.sites.reference.draft import Draft, reindented, string_lines
-from musacoder_lsp.sites.reference.scoping import bound_at_top, free_names
 from musacoder_lsp.sites.reference.whole_file import absolute_module, absolute_modules
 from musacoder_lsp.sites.reference.workspace import Workspace
+from musacoder_lsp.sites.scoping import bound_at_top, free_names
 from musacoder_lsp.sites.syntax import definition_of, field, text_of
 
 _BUILTINS = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__"}
