@@ -7,6 +7,7 @@ from musacoder_lsp.sites.document import Document, Edit, SourceText, decode_sour
 from musacoder_lsp.sites.index import SiteIndex, find_sites
 from musacoder_lsp.sites.reference import Unbuildable, build_reference
 from musacoder_lsp.sites.site import Refused, Site
+from musacoder_lsp.sites.template import annotation_template
 
 __all__ = [
     "Document",
@@ -16,6 +17,7 @@ __all__ = [
     "SiteIndex",
     "SourceText",
     "Unbuildable",
+    "annotation_template",
     "build_reference",
     "decode_source",
     "find_sites",

@@ -407,10 +407,11 @@ class _Planner:
                 init = own["__init__"]
                 comments += definition_comments(init.outer, init.node, self._data)
         comments += definition_comments(self._enclosing.outer, self._function, self._data)
-        statement = self._nodes[0]
-        while not _is_statement(statement) and statement.parent is not None:
-            statement = statement.parent
-        comments += statement_comments(statement, self._data)
+        for node in self._nodes:
+            statement = node
+            while not _is_statement(statement) and statement.parent is not None:
+                statement = statement.parent
+            comments += statement_comments(statement, self._data)
         return parse_annotations(comments)
 
 

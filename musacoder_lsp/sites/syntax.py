@@ -71,6 +71,17 @@ def definition_of(node: Node) -> Node | None:
     return node if node.type in ("class_definition", "function_definition") else None
 
 
+def definition_at(root: Node, start_byte: int, end_byte: int) -> tuple[Node, Node] | None:
+    """The class or function with exactly these extents, with and without its decorators."""
+    node = root.named_descendant_for_byte_range(start_byte, end_byte)
+    while node is not None:
+        inner = definition_of(node)
+        if inner is not None and (node.start_byte, node.end_byte) == (start_byte, end_byte):
+            return node, inner
+        node = node.parent
+    return None
+
+
 def innermost(root: Node, start_byte: int, end_byte: int) -> Node:
     """Smallest named node that covers the range."""
     return root.named_descendant_for_byte_range(start_byte, end_byte) or root

@@ -10,7 +10,7 @@ from tree_sitter import Node, Tree
 
 from musacoder_lsp.sites import classes
 from musacoder_lsp.sites.comments import definition_comments
-from musacoder_lsp.sites.document import Document
+from musacoder_lsp.sites.document import Document, read_source
 from musacoder_lsp.sites.names import ModuleNames, bindings
 from musacoder_lsp.sites.reference.definition import DefinitionBuilder
 from musacoder_lsp.sites.reference.draft import Draft
@@ -21,7 +21,7 @@ from musacoder_lsp.sites.reference.whole_file import write_whole_file
 from musacoder_lsp.sites.reference.workspace import Read, Workspace
 from musacoder_lsp.sites.selection import Place, fragment_at
 from musacoder_lsp.sites.site import Refused, Site
-from musacoder_lsp.sites.syntax import definition_of, parse
+from musacoder_lsp.sites.syntax import definition_at, parse
 from musacoder_lsp.sites.workload import parse_annotations
 
 
@@ -60,8 +60,6 @@ def build_reference(
 
 
 def read_disk(path: Path) -> str | None:
-    from musacoder_lsp.sites.document import read_source
-
     try:
         return read_source(path).text
     except OSError:
@@ -73,7 +71,7 @@ def _write(
 ) -> tuple[list[str], bool]:
     if site.kind in ("call", "selection"):
         return _write_fragment(draft, site, document, root, workspace)
-    found = _definition(root, document, site)
+    found = definition_at(root, document.byte(site.start), document.byte(site.end))
     if found is None:
         raise CannotBuild(f"{site.name} is no longer where it was; wait for the next analysis.")
     outer, node = found
@@ -102,18 +100,6 @@ def _write_fragment(
         raise CannotBuild(fragment.reason)
     builder = FragmentBuilder(draft, document, fragment)
     return builder.write(ModuleSlice(document, root, workspace))
-
-
-def _definition(root: Node, document: Document, site: Site) -> tuple[Node, Node] | None:
-    """The class or function at the Site's own extents, with and without its decorators."""
-    start, end = document.byte(site.start), document.byte(site.end)
-    node: Node | None = root.named_descendant_for_byte_range(start, end)
-    while node is not None:
-        inner = definition_of(node)
-        if inner is not None and (node.start_byte, node.end_byte) == (start, end):
-            return node, inner
-        node = node.parent
-    return None
 
 
 def _trains(outer: Node, node: Node, data: bytes) -> bool:
