@@ -17,12 +17,12 @@ from musacoder_lsp.sites.comments import comments_start, definition_comments
 from musacoder_lsp.sites.flow import OTHER, SCALAR, SELF, TENSOR, UNKNOWN, Flow, Value, annotated
 from musacoder_lsp.sites.names import ModuleNames, base_names, dotted_text
 from musacoder_lsp.sites.operations import Role
+from musacoder_lsp.sites.scoping import assigned_names
 from musacoder_lsp.sites.signature import Parameter, parameter_nodes, parameters
 from musacoder_lsp.sites.site import Kind
 from musacoder_lsp.sites.syntax import definition_of, field, text_of
 from musacoder_lsp.sites.workload import (
     Annotations,
-    Comment,
     Problem,
     TensorSpec,
     jaxtyping_spec,
@@ -156,7 +156,13 @@ class _Discovery:
         missing = missing_inputs(signature, annotations)
         needed = [p.name for p in init_signature if required(p)]
         missing += [n for n in needed if n not in annotations.init and n not in missing]
-        problem = _problem(annotations, signature, init_signature, "forward", name)
+        problem = _problem(
+            annotations,
+            forward.node if forward is not None else None,
+            signature,
+            init_signature if init is not None else None,
+            self._data,
+        )
         return self._found(
             "module",
             name,
@@ -228,7 +234,7 @@ class _Discovery:
             tuple(dict.fromkeys(op.name for op in computed)),
             tuple(missing_inputs(signature, annotations)),
             annotations,
-            _problem(annotations, signature, (), name, name),
+            _problem(annotations, definition, signature, None, self._data),
             forward_arguments=sum(1 for p in signature if required(p)),
         )
 
@@ -377,23 +383,28 @@ def missing_inputs(signature: Sequence[Parameter], annotations: Annotations) -> 
 
 def _problem(
     annotations: Annotations,
+    function: Node | None,
     signature: Sequence[Parameter],
-    init_signature: Sequence[Parameter],
-    function: str,
-    name: str,
+    init_signature: Sequence[Parameter] | None,
+    data: bytes,
 ) -> Problem | None:
+    """What is wrong with the annotations of a function, and of the constructor that goes with it
+    (None: there is none to check)."""
     if annotations.problems:
         return annotations.problems[0]
     known = {parameter.name for parameter in signature}
-    for given in annotations.inputs:
-        if signature and given not in known:
-            return Problem(-1, f"The annotation names {given}, which {function} does not take.")
-    known = {parameter.name for parameter in init_signature}
-    for given in annotations.init:
-        if init_signature and given not in known:
-            return Problem(
-                -1, f"The annotation names {given}, which the constructor of {name} does not take."
-            )
+    unknown = [name for name in annotations.inputs if name not in known]
+    body = field(function, "body") if function is not None else None
+    if unknown and body is not None:
+        # A comment inside may speak of a local name: for a call or a selection.
+        local = assigned_names(body, data)
+        for name in unknown:
+            if name not in local:
+                return Problem(-1, f"The annotation names {name}, which is no input here.")
+    known = {parameter.name for parameter in init_signature or ()}
+    for name in annotations.init if init_signature is not None else ():
+        if name not in known:
+            return Problem(-1, f"The annotation names {name}, which the constructor does not take.")
     return None
 
 
@@ -406,6 +417,3 @@ def _is_static(outer: Node, data: bytes) -> bool:
 
 def _ends_in(bases: Sequence[str], name: str) -> bool:
     return any(base.rpartition(".")[2] == name for base in bases)
-
-
-__all__ = ["Comment", "Found", "discover", "missing_inputs", "read_function"]

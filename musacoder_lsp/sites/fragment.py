@@ -24,6 +24,7 @@ from musacoder_lsp.sites.site import Refused
 from musacoder_lsp.sites.syntax import ancestors, field, text_of, walk
 from musacoder_lsp.sites.workload import (
     Annotations,
+    Comment,
     Spec,
     TensorSpec,
     ValueSpec,
@@ -407,6 +408,12 @@ class _Planner:
                 init = own["__init__"]
                 comments += definition_comments(init.outer, init.node, self._data)
         comments += definition_comments(self._enclosing.outer, self._function, self._data)
+        if b"musacoder" in self._data[self._function.start_byte : self._function.end_byte]:
+            comments += [
+                Comment(node.start_point[0], text_of(node, self._data))
+                for node in walk(self._body)
+                if node.type == "comment"
+            ]
         for node in self._nodes:
             statement = node
             while not _is_statement(statement) and statement.parent is not None:

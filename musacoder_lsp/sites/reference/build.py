@@ -79,6 +79,8 @@ def _write(
         raise CannotBuild(f"{site.name} has a syntax error; correct it first.")
     if site.problem is not None and site.workload_origin != "get_inputs":
         raise CannotBuild(site.problem)
+    if site.missing:
+        raise CannotBuild(f"The Workload lacks {', '.join(site.missing)}.", site.missing)
     if site.workload_origin == "get_inputs":
         modules = write_whole_file(draft, site, document, root, node, workspace)
         return modules, _trains(outer, node, document.data)
