@@ -164,10 +164,10 @@ _CHECKS: dict[str, Callable[[object], Any]] = {
 }
 
 
-def _camel(name: str) -> str:
+def client_name(name: str) -> str:
+    """How clients spell a setting: `stageTimeout` for `stage_timeout`."""
     head, *rest = name.split("_")
     return head + "".join(part.title() for part in rest)
 
 
-# Clients write `stageTimeout`; Python calls it `stage_timeout`.
-_NAMES = {_camel(item.name): item.name for item in fields(Settings)}
+_NAMES = {client_name(item.name): item.name for item in fields(Settings)}

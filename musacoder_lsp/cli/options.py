@@ -1,0 +1,89 @@
+"""What `verify` and `generate` have in common: their options, and the ways of failing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from musacoder_lsp import settings
+from musacoder_lsp.interpreter import Interpreter, NoInterpreter, find_interpreter
+from musacoder_lsp.settings import Settings
+
+SCHEMA_VERSION = 1
+# What marks the root of a project, for files that no editor has opened in a workspace.
+_ROOT_MARKS = (".git", "pyproject.toml", "setup.py", ".musacoder")
+
+
+class Unusable(Exception):
+    """The command cannot run: one sentence that says what to do. Exit code 2."""
+
+
+def add_verification_options(parser: argparse.ArgumentParser) -> None:
+    defaults = Settings()
+    parser.add_argument("--backend", choices=settings.BACKENDS, default=defaults.backend)
+    parser.add_argument("--policy", choices=settings.POLICIES, default=defaults.policy)
+    parser.add_argument("--python", metavar="PATH", help="the interpreter that has torch")
+    parser.add_argument("--threads", type=int, metavar="N", help="threads of both sides")
+    parser.add_argument(
+        "--stage-timeout", type=float, default=defaults.stage_timeout, metavar="SECONDS"
+    )
+    parser.add_argument("--sandbox", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument(
+        "--timing", action=argparse.BooleanOptionalAction, default=True, help="time both sides"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+
+
+def to_settings(arguments: argparse.Namespace) -> Settings:
+    """The options as the settings that an editor would send. Raises Unusable for a bad value."""
+    names = ("backend", "policy", "python", "threads", "stage_timeout", "sandbox", "timing")
+    given = {name: getattr(arguments, name) for name in names}
+    given |= {name: getattr(arguments, name) for name in ("engine",) if name in arguments}
+    camel = {settings.client_name(name): value for name, value in given.items()}
+    parsed, problems = settings.parse(camel)
+    if problems:
+        raise Unusable(problems[0])
+    return parsed
+
+
+def interpreter_for(chosen: Settings, folder: Path) -> Interpreter:
+    """Raises Unusable when none can be found."""
+    try:
+        return find_interpreter(chosen.python, folder, os.environ)
+    except NoInterpreter as problem:
+        raise Unusable(str(problem)) from problem
+
+
+def project_folder(path: Path) -> Path:
+    """The folder that an editor would open for a file: the nearest project root, else its own."""
+    for folder in path.resolve().parents:
+        if any((folder / mark).exists() for mark in _ROOT_MARKS):
+            return folder
+    return path.resolve().parent
+
+
+def read_text(path: Path) -> str:
+    """The decoded text of a Python file. Raises Unusable."""
+    from musacoder_lsp.sites.document import read_source
+
+    try:
+        return read_source(path).text
+    except OSError as problem:
+        why = os.strerror(problem.errno) if problem.errno else str(problem)
+        raise Unusable(f"{path} cannot be read: {why.lower()}.") from problem
+
+
+def fail(problem: Unusable, *, as_json: bool) -> int:
+    """Reports and returns exit code 2."""
+    if as_json:
+        print_json({"error": str(problem)})
+    print(f"musacoder: {problem}", file=sys.stderr)
+    return 2
+
+
+def print_json(body: dict[str, Any]) -> None:
+    print(json.dumps({"schema_version": SCHEMA_VERSION, **body}, ensure_ascii=False))

@@ -1,0 +1,81 @@
+"""`musacoder verify REFERENCE CANDIDATE`: judge a kernel that somebody else wrote."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from musacoder_verifier import verdict_json
+from musacoder_verifier.candidate import Candidate
+from musacoder_verifier.reference import Reference, SourceLine
+from musacoder_verifier.verdict import Verdict
+
+from musacoder_lsp.cli import options, progress
+from musacoder_lsp.cli.options import Unusable
+from musacoder_lsp.jobs.makers import make_options, make_verifier
+from musacoder_lsp.report import verdict_report
+from musacoder_lsp.settings import Settings
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    parser = subparsers.add_parser(
+        "verify",
+        help="compile, check, police and time a kernel against its PyTorch reference",
+        description="REFERENCE is a module in KernelBench's convention (Model, get_inputs, "
+        "get_init_inputs), CANDIDATE one with ModelNew. Exit code 1: the Verdict is not ok.",
+    )
+    parser.add_argument("reference", metavar="REFERENCE", type=Path)
+    parser.add_argument("candidate", metavar="CANDIDATE", type=Path)
+    parser.add_argument("--train", action="store_true", help="both sides in training mode")
+    options.add_verification_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        chosen = options.to_settings(arguments)
+        reference = read_reference(arguments.reference, training=arguments.train)
+        candidate = Candidate(
+            options.read_text(arguments.candidate), str(arguments.candidate.resolve())
+        )
+        folder = options.project_folder(arguments.reference)
+        python = options.interpreter_for(chosen, folder).path
+    except Unusable as problem:
+        return options.fail(problem, as_json=arguments.json)
+    verdict = asyncio.run(_verify(reference, candidate, python, chosen))
+    if arguments.json:
+        print(json.dumps(verdict_json.to_json(verdict), ensure_ascii=False))
+    else:
+        for line in verdict_report(verdict):
+            print(line)
+    return 0 if verdict.status == "ok" else 1
+
+
+def read_reference(path: Path, *, training: bool = False) -> Reference:
+    """The file as it stands, with the folder that it lies in to import from. Raises Unusable."""
+    text = options.read_text(path)
+    absolute = str(path.resolve())
+    lines = tuple(SourceLine(absolute, number) for number in range(text.count("\n") + 1))
+    roots = (str(path.resolve().parent),)
+    return Reference(text, absolute, lines, roots, training)
+
+
+async def _verify(
+    reference: Reference, candidate: Candidate, python: str, chosen: Settings
+) -> Verdict:
+    with progress.shown(Path(candidate.path or "candidate").name) as listen:
+        async with make_verifier(python, chosen) as verifier:
+            return await verifier.verify(
+                reference,
+                candidate,
+                make_options(chosen),
+                lambda event: listen(
+                    progress.verifying(event.stage, event.state, event.seconds, event.detail)
+                ),
+            )
