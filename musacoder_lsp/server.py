@@ -101,9 +101,7 @@ class KernelServer(LanguageServer):
             self._ticker.cancel()
         self.refresh.close()
         if self._session is not None:
-            session, self._session = self._session, None
-            self._session = session
-            await session.shutdown()
+            await self._session.shutdown()
         for task in list(self._tasks):
             task.cancel()
 
@@ -186,8 +184,10 @@ class KernelServer(LanguageServer):
             self._parent.start()
 
     def stop(self, exit_code: int) -> None:
-        self.exit_code = exit_code
-        self._stopped.set()
+        """The first reason counts: the stream ends right after an orderly `exit`, too."""
+        if not self._stopped.is_set():
+            self.exit_code = exit_code
+            self._stopped.set()
 
     def report_server_error(self, error: Exception, source: Any) -> None:
         """pygls shows a message for each failing notification. One per kind is enough for a user;

@@ -8,13 +8,13 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 from musacoder_verifier.reference import Reference
 
 from musacoder_lsp.analysis.client import AnalysisClient, AnalysisFailed
-from musacoder_lsp.analysis.documents import DocumentBook, SiteView, Spot
-from musacoder_lsp.analysis.messages import BuildReference, FindSelection
+from musacoder_lsp.analysis.documents import DocumentBook, SiteView, Spot, source_name
+from musacoder_lsp.analysis.messages import BuildReference, FindSelection, FindTemplate
 from musacoder_lsp.interpreter import NoInterpreter, find_interpreter
 from musacoder_lsp.jobs.job import Job, JobKind, JobStatus, SiteKey
 from musacoder_lsp.jobs.makers import REAL, Makers
@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 # How often other windows' results are looked for, in seconds.
 _LOOK_ELSEWHERE = 2.0
+# How long the end waits for what is still being written, in seconds.
+_LAST_WRITES = 0.3
 
 
 class SessionEvents(Protocol):
@@ -125,7 +127,7 @@ class Session:
         view = self.documents.view(document)
         self.documents.close(document)
         if view is not None:
-            self.results.forget(_source(document, view.path))
+            self.results.forget(view.source)
         for key in [key for key in self._problems if key.document == document]:
             del self._problems[key]
 
@@ -139,9 +141,10 @@ class Session:
     def state(self, document: str, spot: Spot) -> SiteState:
         """All that decides the lens and the report of a Site."""
         view = self.documents.view(document)
-        path = view.path if view else None
         key = SiteKey(document, spot.site.id)
-        result = self.results.find(_source(document, path), spot.site.id, spot.site.fingerprint)
+        result = None
+        if view is not None:
+            result = self.results.find(view.source, spot.site.id, spot.site.fingerprint)
         fingerprint, problem = self._problems.get(key, ("", None))
         if fingerprint != spot.site.fingerprint:
             problem = None
@@ -149,9 +152,17 @@ class Session:
             site=spot.site,
             job=self.runner.active(key),
             trajectory=result.trajectory if result else None,
-            stale=self._stale(path, spot.site, result) if result else None,
+            stale=self._stale(view.path, spot.site, result) if view and result else None,
             problem=problem,
         )
+
+    def spots_with_results(self, document: str) -> list[Spot]:
+        """Those of a document's Sites that something is known of: few among thousands."""
+        view = self.documents.view(document)
+        if view is None:
+            return []
+        known = set(self.results.sites(view.source))
+        return [spot for spot in view.current() if spot.site.id in known] if known else []
 
     def _stale(self, path: str | None, site: Site, result: KnownResult) -> str | None:
         if result.fingerprint != site.fingerprint:
@@ -181,15 +192,13 @@ class Session:
         spot = view.spot(site)
         if spot is None:
             raise Refusal("That code is no longer in the file; look at the lenses again.")
-        at: str | tuple[int, int] = site
-        if spot.site.kind == "selection":
-            at = (spot.start, spot.end)
-        order = self._order(document, view.path, at, repair=kind == "repair")
+        order = self._order(document, view.path, _place(spot), repair=kind == "repair")
         self._problems.pop(SiteKey(document, site), None)
         return self._submit(document, site, spot.site.name, kind, cause, order)
 
     async def submit_selection(self, document: str, start: int, end: int) -> Job:
-        """Makes a Site of a selection and enqueues it. Raises Refusal."""
+        """Makes a Site of a selection, or of the operation at an empty one, and enqueues it.
+        Raises Refusal."""
         view = self.documents.view(document)
         if view is None:
             raise Refusal("The file is not open in the editor; open it and try again.")
@@ -203,8 +212,23 @@ class Session:
         assert isinstance(answer.result, Site)
         if view.version != version or answer.version != version:
             raise Refusal("The text changed meanwhile; select again.")
-        view.pin(answer.result)
+        if view.spot(answer.result.id) is None:
+            view.pin(answer.result)
         return self.submit(document, answer.result.id, "generate")
+
+    async def template(self, document: str, spot: Spot) -> tuple[int, str] | None:
+        """Offset and text of the comment that a Site still needs. Raises Refusal."""
+        view = self.documents.view(document)
+        if view is None:
+            return None
+        version = view.version
+        try:
+            answer = await self.analysis.ask(FindTemplate(document, _place(spot)))
+        except AnalysisFailed as problem:
+            raise Refusal(str(problem)) from problem
+        if answer.result is None or not version == answer.version == view.version:
+            return None
+        return cast(tuple[int, str], answer.result)
 
     def cancel(self, job_id: str) -> bool:
         return self.runner.cancel(job_id)
@@ -222,7 +246,7 @@ class Session:
         folder = self.folder_of(path)
         return Order(
             document=document,
-            source=_source(document, path),
+            source=source_name(document, path),
             path=path,
             folder=folder.path if folder else None,
             roots=tuple(item.path for item in self.folders),
@@ -273,7 +297,7 @@ class Session:
 
     def _site_found(self, order: Order, site: Site) -> None:
         view = self.documents.view(order.document)
-        if view is not None and site.kind == "selection" and view.spot(site.id) is None:
+        if view is not None and site.kind in ("call", "selection"):
             view.pin(site)
 
     def _result_kept(self, order: Order, result: KnownResult) -> None:
@@ -286,7 +310,7 @@ class Session:
         view = self.documents.view(document)
         if view is None:
             return
-        source, folder = _source(document, view.path), self.folder_of(view.path)
+        source, folder = view.source, self.folder_of(view.path)
         backend = self.settings_of(view.path).backend
         await self.results.load(folder.path if folder else None, source, backend)
         for site in self.results.sites(source):
@@ -302,16 +326,14 @@ class Session:
         view = self.documents.view(document)
         if view is None or not view.known:
             return
-        source = _source(document, view.path)
+        source = view.source
         roots = tuple(str(folder.path) for folder in self.folders)
-        for spot in view.current():
+        for spot in self.spots_with_results(document):
             result = self.results.find(source, spot.site.id, spot.site.fingerprint)
             if result is None or result.fingerprint != spot.site.fingerprint:
                 continue
-            if spot.site.kind == "selection":
-                continue
             try:
-                answer = await self.analysis.ask(BuildReference(document, spot.site.id, roots))
+                answer = await self.analysis.ask(BuildReference(document, _place(spot), roots))
             except AnalysisFailed:
                 continue
             if not isinstance(answer.result, tuple) or answer.version != view.version:
@@ -359,8 +381,7 @@ class Session:
             (
                 name
                 for name in self.documents.names()
-                if (view := self.documents.view(name))
-                and _source(name, view.path) == file.source_path
+                if (view := self.documents.view(name)) and view.source == file.source_path
             ),
             file.source_path,
         )
@@ -391,6 +412,9 @@ class Session:
         await self.runner.close()
         await self.documents.shutdown()
         await asyncio.gather(self._work.verifiers.close(), self.analysis.close())
+        if self._background:
+            # The last lines of the jobs' history.
+            await asyncio.wait(set(self._background), timeout=_LAST_WRITES)
         for task in list(self._background):
             task.cancel()
         await self.results.close()
@@ -406,6 +430,8 @@ class Session:
             logger.error("background work failed", exc_info=problem)
 
 
-def _source(document: str, path: str | None) -> str:
-    """The name of a document in the store; a path survives other spellings of its URI."""
-    return document if path is None else os.path.realpath(path)
+def _place(spot: Spot) -> str | tuple[int, int]:
+    """How the analysis finds a Site again: those that carry no lens of their own by their range."""
+    if spot.site.kind == "selection":
+        return spot.start, spot.end
+    return (spot.start, spot.start) if spot.site.kind == "call" else spot.site.id

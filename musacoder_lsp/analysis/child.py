@@ -19,15 +19,15 @@ from musacoder_lsp.analysis.frames import encode, read_frame
 from musacoder_lsp.analysis.messages import (
     Answer,
     Ask,
-    BuildReference,
     Changed,
     Closed,
     FindSelection,
     FindSites,
+    FindTemplate,
     Opened,
     Question,
 )
-from musacoder_lsp.sites import SiteIndex, build_reference
+from musacoder_lsp.sites import SiteIndex, annotation_template, build_reference
 from musacoder_lsp.sites.document import Edit, apply_edits, read_source
 from musacoder_lsp.sites.site import Refused, Site
 
@@ -76,35 +76,31 @@ class Analyst:
         return Answer(ask.number, held.version, result, time.perf_counter() - begun, error)
 
     def _answer(self, question: Question, held: _Held) -> object:
+        index = self._index(held)
         if isinstance(question, FindSites):
-            return self._sites(held)
+            return index.sites()
         if isinstance(question, FindSelection):
-            return _selection(held.text, question.start, question.end)
-        return self._reference(question, held)
+            return _place(index, (question.start, question.end))
+        site = _place(index, question.site)
+        if isinstance(question, FindTemplate):
+            if isinstance(site, Refused):
+                return None
+            return annotation_template(site, held.text, index.tree)
+        if isinstance(site, Refused):
+            return site
+        roots = [Path(root) for root in question.roots]
+        built = build_reference(
+            site, held.text, held.path, roots=roots, read=self._reader(), tree=index.tree
+        )
+        return site, built
 
-    def _sites(self, held: _Held) -> object:
+    def _index(self, held: _Held) -> SiteIndex:
         if held.index is None:
             held.index = SiteIndex(held.text, held.path)
         elif held.unseen:
             held.index.update(held.unseen)
         held.unseen = []
-        return held.index.sites()
-
-    def _reference(self, question: BuildReference, held: _Held) -> object:
-        if isinstance(question.site, str):
-            self._sites(held)
-            assert held.index is not None
-            site = next((s for s in held.index.sites() if s.id == question.site), None)
-            if site is None:
-                raise LookupError("the Site is no longer in the file")
-        else:
-            found = _selection(held.text, *question.site)
-            if isinstance(found, Refused):
-                return found
-            site = found
-        roots = [Path(root) for root in question.roots]
-        built = build_reference(site, held.text, held.path, roots=roots, read=self._reader())
-        return site, built
+        return held.index
 
     def _reader(self) -> Callable[[Path], str | None]:
         buffers = {
@@ -125,10 +121,12 @@ class Analyst:
         return read
 
 
-def _selection(text: str, start: int, end: int) -> Site | Refused:
-    from musacoder_lsp.sites import selection_site
-
-    return selection_site(text, start, end)
+def _place(index: SiteIndex, site: str | tuple[int, int]) -> Site | Refused:
+    if isinstance(site, str):
+        found = next((item for item in index.sites() if item.id == site), None)
+        return found or Refused("That code is no longer in the file.")
+    start, end = site
+    return index.call_at(start) if start == end else index.selection(start, end)
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:

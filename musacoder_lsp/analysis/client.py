@@ -33,6 +33,8 @@ class _Known:
     opened: Opened
     version: int
     edits: list[Edit] = field(default_factory=list)
+    # How many of `edits` the running child has not been told of.
+    untold: int = 0
 
 
 # Above this many the text is brought up to date, so that memory stays bounded.
@@ -66,9 +68,10 @@ class AnalysisClient:
             return
         known.version = version
         known.edits.extend(edits)
+        known.untold += len(edits)
         if len(known.edits) > _MAX_EDITS:
+            self._tell_edits(known)
             self._settle(known)
-        self._tell(Changed(document, version, edits))
 
     def close_document(self, document: str) -> None:
         if self._documents.pop(document, None) is not None:
@@ -78,6 +81,9 @@ class AnalysisClient:
         """Raises AnalysisFailed."""
         for _ in range(_ATTEMPTS):
             await self._ensure_started()
+            # Not at each keystroke: that would wake the child while the user types.
+            for known in self._documents.values():
+                self._tell_edits(known)
             self._number += 1
             number = self._number
             answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -102,6 +108,12 @@ class AnalysisClient:
     async def close(self) -> None:
         self._closed = True
         await self._stop()
+
+    def _tell_edits(self, known: _Known) -> None:
+        if known.untold:
+            edits = tuple(known.edits[-known.untold :])
+            known.untold = 0
+            self._tell(Changed(known.opened.document, known.version, edits))
 
     def _settle(self, known: _Known) -> None:
         text = apply_edits(known.opened.text, known.edits)
@@ -138,6 +150,7 @@ class AnalysisClient:
             for known in self._documents.values():
                 if known.edits:
                     self._settle(known)
+                known.untold = 0
                 self._send(known.opened)
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from musacoder_lsp.analysis.client import AnalysisClient, AnalysisFailed
 from musacoder_lsp.analysis.messages import FindSites
@@ -22,9 +24,9 @@ _LONGEST_PAUSE = 1.5
 MAX_CHARACTERS = 8_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Spot:
-    """Where a Site stands in the present text; offsets are code points."""
+class Spot(NamedTuple):
+    """Where a Site stands in the present text; offsets are code points. A tuple, because each edit
+    of a long file makes thousands of them."""
 
     site: Site
     start: int
@@ -34,11 +36,16 @@ class Spot:
 
 @dataclass(slots=True)
 class SiteView:
-    """The last good Sites of one document. After an edit they are shifted, never dropped."""
+    """The last good Sites of one document. After an edit they are shifted, never dropped.
+
+    `source` is the document's name in the store: its real path, which survives other spellings of
+    the URI, or the URI where it has none.
+    """
 
     document: str
     path: str | None
     version: int
+    source: str
     # True once the Sites come from a finished analysis.
     known: bool = False
     # In one sentence: why this document has no Sites at all.
@@ -80,6 +87,10 @@ class SiteView:
 
     def spot(self, site_id: str) -> Spot | None:
         return next((spot for spot in self.current() if spot.site.id == site_id), None)
+
+
+def source_name(document: str, path: str | None) -> str:
+    return document if path is None else os.path.realpath(path)
 
 
 def shift(spots: tuple[Spot, ...], edits: Sequence[Edit]) -> tuple[Spot, ...]:
@@ -134,7 +145,9 @@ class DocumentBook:
 
     def open(self, document: str, path: str | None, version: int, text: str) -> SiteView:
         self.close(document)
-        view = self._views[document] = SiteView(document, path, version)
+        view = self._views[document] = SiteView(
+            document, path, version, source_name(document, path)
+        )
         self._first[document] = asyncio.Event()
         if "\0" in text:
             view.note = "This file is binary; no kernels are offered in it."

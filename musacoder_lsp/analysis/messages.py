@@ -38,11 +38,21 @@ class FindSites:
 
 @dataclass(frozen=True, slots=True)
 class FindSelection:
-    """Answered by a Site or Refused; offsets are code points."""
+    """Answered by a Site or Refused; offsets are code points. An empty range means the innermost
+    operation around it."""
 
     document: str
     start: int
     end: int
+
+
+@dataclass(frozen=True, slots=True)
+class FindTemplate:
+    """Answered by `(offset, text)` of the comment that a Site still needs, or None. `site` as in
+    `BuildReference`."""
+
+    document: str
+    site: str | tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +66,7 @@ class BuildReference:
 
 
 Notification = Opened | Changed | Closed
-Question = FindSites | FindSelection | BuildReference
+Question = FindSites | FindSelection | FindTemplate | BuildReference
 
 
 @dataclass(frozen=True, slots=True)

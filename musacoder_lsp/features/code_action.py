@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types
 
 from musacoder_lsp.analysis.documents import Spot
-from musacoder_lsp.features.annotation_edit import annotation_edit
 from musacoder_lsp.features.diagnostics import SOURCE
 from musacoder_lsp.features.document import OpenDocument, file_path
 from musacoder_lsp.lens import SiteState
@@ -33,28 +32,27 @@ def code_action(
     if document is None or view is None or view.note is not None:
         return []
     start, end = document.offset_at(params.range.start), document.offset_at(params.range.end)
-    around = [spot for spot in view.current() if _covers(document, spot, start, end)]
+    line, line_end = document.line_bounds(document.line_of(start))
+    # The Sites that hold the range, and those whose own line it begins on.
+    around = [
+        spot
+        for spot in view.current()
+        if (spot.start <= start and end <= spot.end) or line <= spot.header <= line_end
+    ]
     around.sort(key=lambda spot: spot.end - spot.start)
     actions: list[types.CodeAction] = []
     for spot in around[:_OFFERED]:
         state = ls.session.state(document.uri, spot)
         actions.extend(_for_site(ls, document, spot, state, params))
     if end > start and document.text[start:end].strip():
-        actions.append(_for_selection(document, params.range))
+        actions.append(_for_range(document, params.range, "selection"))
+    elif any(not line <= spot.header <= line_end for spot in around):
+        actions.append(_for_range(document, params.range, "operation under the cursor"))
     only = params.context.only
     chosen = [action for action in actions if _wanted(action, only)]
     if ls.client.action_literals:
         return [_fitted(ls, action) for action in chosen]
     return [action.command for action in chosen if action.command and not action.disabled]
-
-
-def _covers(document: OpenDocument, spot: Spot, start: int, end: int) -> bool:
-    """Whether the range lies in the Site, or on the Site's header line."""
-    line = document.line_of(min(spot.header, len(document.text)))
-    header = document.line_start(line)
-    return (spot.start <= start and end <= spot.end) or (
-        header <= start <= header + len(document.line_text(line))
-    )
 
 
 def _for_site(
@@ -113,14 +111,14 @@ def _for_site(
         yield _by_model(ls, shown, trajectory.model)
 
 
-def _for_selection(document: OpenDocument, chosen: types.Range) -> types.CodeAction:
+def _for_range(document: OpenDocument, chosen: types.Range, what: str) -> types.CodeAction:
     """The range travels in the client's own units."""
     place = {
         "start": {"line": chosen.start.line, "character": chosen.start.character},
         "end": {"line": chosen.end.line, "character": chosen.end.character},
     }
     argument = {"uri": document.uri, "range": place, "version": document.version}
-    return _action("Generate a kernel for the selection", GENERATE, "musacoder.generate", argument)
+    return _action(f"Generate a kernel for the {what}", GENERATE, "musacoder.generate", argument)
 
 
 def _action(
@@ -155,6 +153,6 @@ def _fitted(ls: KernelServer, action: types.CodeAction) -> types.CodeAction:
     if not ls.client.preferred_actions:
         action.is_preferred = None
     if action.data is not None and not ls.client.resolves_action_edit:
-        action.edit = annotation_edit(ls, action.data)
+        action.command = types.Command(action.title, "musacoder.annotate", arguments=[action.data])
         action.data = None
     return action

@@ -35,7 +35,7 @@ def publish(ls: KernelServer, uri: str) -> None:
         return
     found: list[types.Diagnostic] = []
     generated: dict[str, list[types.Diagnostic]] = {}
-    for spot in view.current():
+    for spot in ls.session.spots_with_results(document.uri):
         state = ls.session.state(document.uri, spot)
         turn = _shown_turn(state)
         if turn is None:

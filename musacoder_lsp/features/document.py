@@ -102,6 +102,11 @@ class OpenDocument(TextDocument):
     def line_start(self, line: int) -> int:
         return self._starts[line]
 
+    def line_bounds(self, line: int) -> tuple[int, int]:
+        """Offsets of a line's first character and of its line ending."""
+        start = self._starts[line]
+        return start, start + len(self.line_text(line))
+
     def line_text(self, line: int) -> str:
         """A line without its line ending."""
         start = self._starts[line]

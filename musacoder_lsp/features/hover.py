@@ -39,10 +39,11 @@ def _under(
     document: OpenDocument, spots: tuple[Spot, ...], position: types.Position
 ) -> Spot | None:
     offset = document.offset_at(position)
+    begin, end = document.line_bounds(document.line_of(offset))
     found = [
         spot
         for spot in spots
-        if document.line_of(spot.header) == position.line
-        or (spot.site.kind in ("call", "selection") and spot.start <= offset <= spot.end)
+        if begin <= spot.header <= end
+        or (spot.start <= offset <= spot.end and spot.site.kind in ("call", "selection"))
     ]
     return min(found, key=lambda spot: spot.end - spot.start, default=None)

@@ -52,6 +52,7 @@ class ResultBook:
         self._noted: set[str] = set()
         self._known: dict[str, dict[str, list[KnownResult]]] = {}
         self._seen: dict[Path, int] = {}
+        self._closed = False
 
     async def load(self, folder: Path | None, source: str, backend: str) -> None:
         """Reads all results of one document. `source` is its path, or its URI where it has none."""
@@ -144,11 +145,18 @@ class ResultBook:
         return changed
 
     async def close(self) -> None:
+        """Waits for what is being written. Later calls keep to the memory."""
+        if self._closed:
+            return
+        self._closed = True
         for store in self._stores.values():
             await self._call(store.close)
+        self._stores.clear()
         self._thread.shutdown(wait=True)
 
     async def _on_store(self, folder: Path | None, action: Callable[[Store], T], otherwise: T) -> T:
+        if self._closed:
+            return otherwise
         file = state_file(folder)
 
         def run() -> T:
@@ -162,8 +170,8 @@ class ResultBook:
         except sqlite3.Error as problem:
             self._note(f"Results could not be kept in {file}: {problem}.")
             return otherwise
-        store = self._stores[file]
-        if store.note is not None:
+        store = self._stores.get(file)
+        if store is not None and store.note is not None:
             self._note(store.note)
         return result
 

@@ -108,6 +108,9 @@ class JobRunner:
 
     async def _run(self, job: Job) -> None:
         try:
+            # The answer with the Job's id goes out first.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
             async with self._slots:
                 status = await self._execute(job)
         except asyncio.CancelledError:

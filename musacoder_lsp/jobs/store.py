@@ -7,7 +7,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -188,22 +188,17 @@ def _connect(name: str) -> sqlite3.Connection:
 
 
 def _reference_json(reference: Reference) -> dict[str, Any]:
-    return {
-        "source": reference.source,
-        "path": reference.path,
-        "lines": [[line.path, line.line] if line else None for line in reference.lines],
-        "import_roots": list(reference.import_roots),
-        "training": reference.training,
-        "imported": list(reference.imported),
+    body = {item.name: getattr(reference, item.name) for item in fields(Reference)}
+    body["lines"] = [[line.path, line.line] if line else None for line in reference.lines]
+    return body
+
+
+def _reference_from(body: dict[str, Any]) -> Reference:
+    known = {item.name for item in fields(Reference)}
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in body.items()
+        if name in known
     }
-
-
-def _reference_from(data: dict[str, Any]) -> Reference:
-    return Reference(
-        source=data["source"],
-        path=data["path"],
-        lines=tuple(SourceLine(*line) if line else None for line in data["lines"]),
-        import_roots=tuple(data["import_roots"]),
-        training=data["training"],
-        imported=tuple(data["imported"]),
-    )
+    values["lines"] = tuple(SourceLine(*line) if line else None for line in body["lines"])
+    return Reference(**values)

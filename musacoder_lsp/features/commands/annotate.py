@@ -21,9 +21,7 @@ async def annotate(ls: KernelServer, arguments: Sequence[Any]) -> dict[str, Any]
     site_of(argument)
     if not ls.client.apply_edit:
         raise Refusal("This editor applies no edits from the server; write the comment by hand.")
-    edit = annotation_edit(ls, argument)
-    if edit is None:
-        raise Refusal("The text has changed since; look at the lenses again.")
+    edit = await annotation_edit(ls, argument)
     params = types.ApplyWorkspaceEditParams(edit=edit, label="Shapes for a kernel")
     ls.spawn(ls.ask(types.WORKSPACE_APPLY_EDIT, params))
     return {"requested": True}
