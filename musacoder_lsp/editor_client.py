@@ -9,13 +9,14 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 # What VS Code announces, as far as the server looks at it.
 CAPABILITIES: dict[str, Any] = {
     "general": {"positionEncodings": ["utf-16"]},
+    "experimental": {"musacoderStatus": True},
     "window": {"workDoneProgress": True, "showDocument": {"support": True}},
     "workspace": {
         "applyEdit": True,
@@ -38,6 +39,11 @@ CAPABILITIES: dict[str, Any] = {
         },
     },
 }
+
+
+_GONE = "The language server ended unexpectedly; `musacoder lsp` on a terminal shows why."
+
+T = TypeVar("T")
 
 
 class ServerError(Exception):
@@ -115,6 +121,31 @@ class EditorClient:
     def on(self, method: str, listener: Callable[[Any], None]) -> None:
         self.listeners.setdefault(method, []).append(listener)
 
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def next(self, method: str) -> asyncio.Future[Any]:
+        """The parameters of the next message of this kind."""
+        arrived = asyncio.get_running_loop().create_future()
+
+        def listener(params: Any) -> None:
+            self.listeners[method].remove(listener)
+            if not arrived.done():
+                arrived.set_result(params)
+
+        self.on(method, listener)
+        return asyncio.ensure_future(self.until_gone(arrived))
+
+    async def until_gone(self, awaited: Awaitable[T]) -> T:
+        """Awaits, and raises ServerGone instead of waiting for a server that has ended."""
+        future = asyncio.ensure_future(awaited)
+        await asyncio.wait({future, self._reader}, return_when=asyncio.FIRST_COMPLETED)
+        if not future.done():
+            future.cancel()
+            raise ServerGone(_GONE)
+        return future.result()
+
     async def request(self, method: str, params: Any) -> Any:
         """Sends a request and returns its result. Raises ServerError or ServerGone."""
         self._next_id += 1
@@ -159,7 +190,7 @@ class EditorClient:
                 self._receive(json.loads(await stream.readexactly(length)))
         for answer in self._pending.values():
             if not answer.done():
-                answer.set_exception(ServerGone("The language server ended unexpectedly."))
+                answer.set_exception(ServerGone(_GONE))
 
     def _receive(self, message: dict[str, Any]) -> None:
         if "method" not in message:
@@ -173,7 +204,7 @@ class EditorClient:
                 answer.set_result(message.get("result"))
             return
         params = message.get("params")
-        for listener in self.listeners.get(message["method"], []):
+        for listener in tuple(self.listeners.get(message["method"], ())):
             listener(params)
         if "id" in message:
             self._send({"id": message["id"], "result": self._answer(message["method"], params)})
