@@ -348,9 +348,9 @@ def read_function(
         return flow
     flow.read(body)
     # A later call may have shown that a parameter is a tensor: earlier operators on it count too.
-    if any(values[name] != TENSOR for name in flow.tensor_parameters):
-        for name in flow.tensor_parameters:
-            values[name] = TENSOR
+    told = [n for n in flow.tensor_parameters if values[n].kind not in ("tensor", "tensors")]
+    if told:
+        values |= dict.fromkeys(told, TENSOR)
         flow = Flow(data, names, values, attributes, record=record)
         flow.read(body)
     return flow

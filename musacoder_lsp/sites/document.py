@@ -69,13 +69,13 @@ class Document:
         """Code point offset of a byte offset; one inside a character means its start."""
         if len(self.data) == len(self.text):
             return byte
+        if byte >= len(self.data):
+            return len(self.text)
+        while self.data[byte] & 0xC0 == 0x80:  # a continuation byte
+            byte -= 1
         block = bisect_right(self._block_bytes, byte) - 1
         head = self.data[self._block_bytes[block] : byte]
-        # Continuation bytes are 0b10xxxxxx; the others each start a code point.
-        count = sum(1 for value in head if value & 0xC0 != 0x80)
-        if byte < len(self.data) and self.data[byte] & 0xC0 == 0x80:
-            count -= 1
-        return block * _BLOCK + count
+        return block * _BLOCK + len(head.decode("utf-8", "surrogatepass"))
 
     @cached_property
     def line_starts(self) -> list[int]:
@@ -89,11 +89,10 @@ class Document:
     def line_start(self, offset: int) -> int:
         """Offset of the first character of the line that holds the offset; needs no line index."""
         newline = self.text.rfind("\n", 0, offset)
-        carriage = self.text.rfind("\r", 0, offset)
-        if carriage > newline and self.text[carriage : carriage + 2] != "\r\n":
-            return carriage + 1
-        if carriage > newline:
-            carriage = _last_lone_carriage(self.text, carriage)
+        carriage = self.text.rfind("\r", newline + 1, offset)
+        if carriage >= 0 and self.text[carriage + 1 : carriage + 2] == "\n":
+            # The offset is inside a CRLF, which belongs to its line.
+            carriage = self.text.rfind("\r", newline + 1, carriage)
         return max(newline, carriage) + 1
 
     def line_text(self, line: int) -> str:
@@ -107,13 +106,6 @@ class Document:
         """The line ending of the first line, which is what an inserted line should use."""
         match = _NEWLINE.search(self.text)
         return match.group() if match else "\n"
-
-
-def _last_lone_carriage(text: str, before: int) -> int:
-    found = text.rfind("\r", 0, before)
-    while found >= 0 and text[found + 1] == "\n":
-        found = text.rfind("\r", 0, found)
-    return found
 
 
 def apply_edits(text: str, edits: Sequence[Edit]) -> str:

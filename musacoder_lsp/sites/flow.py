@@ -84,7 +84,9 @@ class Flow:
         self._parameters = frozenset(values)
         self.operations: list[Operation] = []
         self.trains = False
-        self.tensor_parameters: set[str] = {n for n, v in values.items() if v == TENSOR}
+        self.tensor_parameters: set[str] = {
+            name for name, value in values.items() if value.kind in ("tensor", "tensors")
+        }
         # Filled only for a request about one place: Value of each expression by its byte range.
         self.expressions: dict[tuple[int, int], Value] | None = {} if record else None
 

@@ -197,7 +197,7 @@ class SiteIndex:
         broken = [(offset(start), offset(end)) for start, end in error_ranges(root)]
         by_id = {site.id: site for site in fresh}
         kept = [
-            site
+            self._on_its_line(site)
             for site in last
             if site.id not in by_id
             and any(start <= site.end and end >= site.start for start, end in broken)
@@ -209,6 +209,11 @@ class SiteIndex:
             if not any(old.start < site.end and site.start < old.end for old in kept)
         ]
         return tuple(sorted([*kept, *added], key=lambda site: (site.start, -site.end)))
+
+    def _on_its_line(self, site: Site) -> Site:
+        """An edit on the line of the header may have moved it off the line's start."""
+        line = site.start if site.header <= site.start else site.header
+        return replace(site, header=self._document.line_start(line))
 
 
 class _Assembly:
@@ -343,18 +348,20 @@ def _moved(site: Site, edit: Edit) -> Site | None:
     growth = len(edit.text) - (edit.end - edit.start)
     if edit.start >= site.end:
         return site
-    if edit.end <= site.start:
+    if edit.end <= site.start and edit.end <= site.header:
         return site.shifted(growth)
     if edit.start <= site.start and edit.end >= site.end:
         return None
-    start = min(site.start, edit.start + len(edit.text)) if edit.start < site.start else site.start
-    end = site.end + growth if edit.end <= site.end else edit.start + len(edit.text)
-    header = site.header
-    if edit.end <= header:
-        header += growth
-    elif edit.start < header:
-        header = edit.start
-    return replace(site, start=start, end=end, header=min(max(header, 0), end))
+    end = site.end + growth if edit.end <= site.end else edit.start
+    start = min(_moved_start(site.start, edit), end)
+    return replace(site, start=start, end=end, header=min(_moved_start(site.header, edit), end))
+
+
+def _moved_start(offset: int, edit: Edit) -> int:
+    """Where the character at the offset is after the edit, or what stands in its place."""
+    if edit.end <= offset:
+        return offset + len(edit.text) - (edit.end - edit.start)
+    return edit.start + len(edit.text) if edit.start < offset else offset
 
 
 def _relative(item: Found, start: int, data: bytes) -> Found:

@@ -103,5 +103,9 @@ def error_ranges(root: Node) -> list[tuple[int, int]]:
         if node.is_error or node.is_missing:
             ranges.append((node.start_byte, node.end_byte))
         elif node.has_error:
-            stack.extend(node.children)
+            damaged = [child for child in node.children if child.has_error or child.is_missing]
+            if not damaged:
+                # What is missing is a token without a name, such as a line ending: no child shows.
+                ranges.append((node.start_byte, node.end_byte))
+            stack.extend(damaged)
     return sorted(ranges)
