@@ -19,21 +19,22 @@ def descendants(root: int) -> list[int]:
     found: list[int] = []
     todo = [root]
     while todo:
-        for child in _children(todo.pop()):
+        for child in children(todo.pop()):
             found.append(child)
             todo.append(child)
     return found
 
 
-def _children(pid: int) -> list[int]:
-    children: list[int] = []
+def children(pid: int) -> list[int]:
+    """Direct children of `pid`, zombies included."""
+    found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
-                children += map(int, file.read().split())
+                found += map(int, file.read().split())
     except OSError:
         pass  # it ended meanwhile
-    return children
+    return found
 
 
 def memory_bytes(pid: int, *, shared: bool = True) -> int:

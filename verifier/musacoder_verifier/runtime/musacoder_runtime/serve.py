@@ -79,6 +79,7 @@ class _Slot:
     kill_at: float | None = None
     exit: dict[str, Any] | None = None
     gone: bool = False
+    clean: bool = False  # the supervisor ended by itself, with nothing left below it
 
 
 class _Zygote:
@@ -191,9 +192,34 @@ class _Zygote:
                             slot.status.send(b"go")
                     elif pid in (slot.init, slot.middle):
                         slot.gone = True
+                        slot.clean = status == 0 or slot.namespaced
+
+    def _hunt_strays(self) -> None:
+        """Kills what a supervisor that was itself killed has left to this process, its adopter.
+
+        A supervisor that has not said its name yet is no stray: its session is known.
+        """
+        deadline = time.monotonic() + _HUNT_SECONDS * 10
+        while time.monotonic() < deadline:
+            ours = {pid for slot in self._slots.values() for pid in (slot.init, slot.middle)}
+            strays = []
+            for pid in process_tree.children(os.getpid()):
+                with contextlib.suppress(ProcessLookupError):
+                    if pid not in ours and os.getsid(pid) not in ours:
+                        strays.append(pid)
+            if not strays:
+                return
+            for stray in strays:
+                for pid in (stray, *process_tree.descendants(stray)):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+            self._reap()
+            time.sleep(0.001)
 
     def _finish(self, slot: _Slot) -> None:
         self._read_status(slot)
+        if not slot.clean:
+            self._hunt_strays()
         self._poller.unregister(slot.status)
         slot.status.close()
         del self._slots[slot.number]
