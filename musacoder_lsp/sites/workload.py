@@ -218,10 +218,16 @@ class _Reader:
         items: list[Spec] = []
         while self._peek() != closing:
             items.append(self._spec(name))
-            if self._peek() != closing:
-                self._next(",")
+            self._separator(closing)
         self._next(closing)
         return ListSpec(tuple(items), opening == "(")
+
+    def _separator(self, closing: str) -> None:
+        """A comma, unless the list ends here or the text does."""
+        if self._peek() not in (closing, ""):
+            self._next(",")
+        elif not self._peek():
+            self._next(closing)
 
     def _tensor(self, name: str) -> TensorSpec:
         short = self._next()
@@ -232,8 +238,7 @@ class _Reader:
         shape: list[str] = []
         while self._peek() != "]":
             shape.append(self._dimension(name))
-            if self._peek() != "]":
-                self._next(",")
+            self._separator("]")
         self._next("]")
         low, high = self._range()
         if dtype.startswith("int") and high is None:
@@ -290,8 +295,7 @@ class _Reader:
             parts: list[str] = []
             while self._peek() != closing:
                 parts.append(self._value())
-                if self._peek() != closing:
-                    self._next(",")
+                self._separator(closing)
             self._next(closing)
             tail = "," if closing == ")" and len(parts) == 1 else ""
             return f"{token}{', '.join(parts)}{tail}{closing}"
