@@ -1,0 +1,45 @@
+#pragma once
+
+#include <ATen/Dispatch.h>
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+
+namespace at {
+inline namespace mc_facade {
+
+// What a reduced type is computed in.
+template <typename scalar_t>
+struct OpMathType {
+  using type = scalar_t;
+};
+template <>
+struct OpMathType<Half> {
+  using type = float;
+};
+template <>
+struct OpMathType<BFloat16> {
+  using type = float;
+};
+template <typename T>
+using opmath_type = typename OpMathType<T>::type;
+
+struct AutoGradMode {
+  explicit AutoGradMode(bool enabled) : before_(mc_grad_mode(enabled ? 1 : 0)) {}
+  AutoGradMode(const AutoGradMode&) = delete;
+  AutoGradMode& operator=(const AutoGradMode&) = delete;
+  ~AutoGradMode() { mc_grad_mode(before_); }
+
+ private:
+  int before_;
+};
+struct NoGradGuard : public AutoGradMode {
+  NoGradGuard() : AutoGradMode(false) {}
+};
+
+inline std::optional<Device> device_of(const Tensor& tensor) {
+  return tensor.defined() ? std::make_optional(tensor.device()) : std::nullopt;
+}
+
+} // namespace mc_facade
+} // namespace at

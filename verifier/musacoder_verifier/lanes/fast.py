@@ -1,0 +1,121 @@
+"""The fast lane: a Candidate's sources against the facade, linked with the shim library alone."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from musacoder_verifier import diagnostics, tools
+from musacoder_verifier.build_request import BuildRequest
+from musacoder_verifier.diagnostics import Message, virtual_name
+from musacoder_verifier.lanes import operators
+from musacoder_verifier.lanes.prepare import SHIM, Prepared, facade_includes
+from musacoder_verifier.toolchain import Compiler
+
+# torch versions whose operators and casters the facade is tested against.
+TESTED_TORCH = ("2.13",)
+BINDINGS = "musacoder_bindings"
+# Names that the real headers do not have: a source that uses one must not compile for it.
+_OURS = re.compile(r"\b(?:mc_\w+|MC_[A-Z]\w*|musacoder(?:_\w+)?)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class LaneResult:
+    """What a lane made of one request: a shared object, or the messages that say why not."""
+
+    library: Path | None
+    messages: tuple[Message, ...]
+    output: str
+    seconds: float
+    timed_out: bool = False
+
+
+def unsuitable(request: BuildRequest, torch_version: str) -> str | None:
+    """Why a request must take the stock lane, as a phrase; None where the fast lane may try."""
+    release = ".".join(torch_version.split("+")[0].split(".")[:2])
+    if release not in TESTED_TORCH:
+        return f"torch {torch_version} is not among the versions that the fast lane is tested on"
+    if any(source.language != "cpp" for source in request.sources):
+        return "the fast lane compiles no device code yet"
+    if not request.is_python_module:
+        return "the extension is not a Python module"
+    if not request.name.isidentifier():
+        return f"the extension's name {request.name!r} is not an identifier"
+    for source in request.sources:
+        ours = _OURS.search(source.text)
+        if ours is not None:
+            return f"the source names {ours[0]}"
+    return None
+
+
+def binding_source(request: BuildRequest) -> str:
+    """The binding code that `load_inline` writes for `functions=[...]`."""
+    if not request.functions:
+        return ""
+    lines = ["PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {"]
+    lines += [
+        f'm.def("{name}", torch::wrap_pybind_function({name}), "{doc}");'
+        for name, doc in request.functions
+    ]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def write_sources(request: BuildRequest, folder: Path, torch_include: Path) -> None:
+    """Writes the translation unit, its generated operators, and the virtual files that the
+    compiler quotes from."""
+    binding = binding_source(request)
+    texts = [source.text for source in request.sources]
+    names = operators.identifiers("\n".join([*texts, binding]))
+    generated = folder / "musacoder_generated"
+    generated.mkdir()
+    (generated / "operators.h").write_text(
+        operators.definitions(torch_include, names), encoding="utf-8"
+    )
+    stubs = folder / "ATen" / "ops"
+    for name in set(re.findall(r"ATen/ops/(\w+)\.h\b", "\n".join(texts))):
+        # What such a header declares is declared already, because its name was found.
+        if (torch_include / "ATen" / "ops" / f"{name}.h").is_file():
+            stubs.mkdir(parents=True, exist_ok=True)
+            (stubs / f"{name}.h").write_text("#pragma once\n", encoding="utf-8")
+    parts = [
+        f"#define TORCH_EXTENSION_NAME {request.name}\n",
+        "#include <musacoder_generated/operators.h>\n",
+    ]
+    for index, text in enumerate(texts):
+        _write(folder / virtual_name(index), text)
+        parts.append(f'#line 1 "{virtual_name(index)}"\n{text}\n')
+    if binding:
+        _write(folder / BINDINGS, binding)
+        parts.append(f'#line 1 "{BINDINGS}"\n{binding}')
+    _write(folder / "main.cpp", "".join(parts))
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+
+
+async def compile_request(
+    request: BuildRequest,
+    prepared: Prepared,
+    compiler: Compiler,
+    flags: Sequence[str],
+    folder: Path,
+    timeout: float,
+) -> LaneResult:
+    """Compiles and links one request in `folder`. Raises OSError and tools.ToolError."""
+    await asyncio.to_thread(write_sources, request, folder, prepared.torch_include)
+    library = folder / f"{request.name}.so"
+    arguments = [
+        compiler.path, *flags, *compiler.message_flags, *request.extra_cflags,
+        "-include", str(prepared.prefix), f"-I{folder}", *facade_includes(prepared.folder),
+        *(f"-I{path}" for path in request.extra_include_paths),
+        "-shared", "main.cpp", "-o", library.name,
+        *request.extra_ldflags, f"-L{prepared.folder}", f"-l:{SHIM}", "-Wl,-z,defs",
+    ]  # fmt: skip
+    result = await tools.run(arguments, cwd=folder, timeout=timeout)
+    messages = await asyncio.to_thread(diagnostics.parse, result.output)
+    made = library if result.returncode == 0 else None
+    return LaneResult(made, messages, result.output, result.seconds, result.timed_out)

@@ -1,0 +1,234 @@
+"""What the fast lane needs once per PyTorch, interpreter and compiler: the shim library, the
+trampoline, and the facade precompiled. Built from our native sources against the user's own
+headers, in the cache folder, by one process at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from filelock import AsyncFileLock, Timeout
+
+from musacoder_verifier import tools
+from musacoder_verifier.artefacts import ArtefactCache, content_key, tree_digest
+from musacoder_verifier.lanes import operators
+from musacoder_verifier.toolchain import Compiler
+from musacoder_verifier.worker import WorkerInfo
+
+PACKAGE = Path(__file__).resolve().parent.parent
+NATIVE = PACKAGE / "native"
+INCLUDE = PACKAGE / "include"
+SHIM = "libmusacoder_shim.so"
+SHIM_SOURCES = ("shim_tensor.cpp", "shim_operator.cpp", "shim_module.cpp")
+TRAMPOLINE_SOURCES = ("convert.cpp", "trampoline.cpp")
+# Code that runs once per call around the kernel: small is as good as fast, and builds sooner.
+_NATIVE_FLAGS = ("-O1", "-fPIC", "-fopenmp", "-fvisibility-inlines-hidden", "-w")
+
+
+class PrepareError(Exception):
+    """The shim or the trampoline cannot be built: one sentence; `detail` is the output."""
+
+    def __init__(self, sentence: str, detail: str = "") -> None:
+        super().__init__(sentence)
+        self.detail = detail
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The folder of one preparation, and what stands in it."""
+
+    folder: Path
+    torch_include: Path
+    seconds: float  # that it took to build, 0 when it was there
+
+    @property
+    def shim(self) -> Path:
+        return self.folder / SHIM
+
+    @property
+    def trampoline(self) -> Path:
+        return next(self.folder.glob("musacoder_trampoline*.so"))
+
+    @property
+    def prefix(self) -> Path:
+        """The header to force in; its precompiled form lies beside it."""
+        return self.folder / "prefix.h"
+
+    @property
+    def key(self) -> str:
+        return self.folder.name
+
+
+@cache
+def sources_digest() -> str:
+    """Changes whenever our headers or native sources do."""
+    return tree_digest(NATIVE, INCLUDE)
+
+
+def torch_include(info: WorkerInfo) -> Path:
+    """The folder that holds `ATen/`. Raises PrepareError where the headers are missing."""
+    for folder in info.torch_include_dirs:
+        if (Path(folder) / "ATen" / "core" / "TensorBody.h").is_file():
+            return Path(folder)
+    raise PrepareError(
+        f"the torch of {info.python} comes without its C++ headers; reinstall it from its wheel: "
+        f"{info.python} -m pip install --force-reinstall torch"
+    )
+
+
+def language_standard(info: WorkerInfo) -> str:
+    """The flag by which the user's torch compiles extensions: `-std=c++17`, later `-std=c++20`."""
+    try:
+        text = (Path(info.torch_path) / "utils" / "cpp_extension.py").read_text("utf-8")
+    except OSError:
+        return "-std=c++17"
+    found = re.search(r"""cflags \+= \['(-std=c\+\+\d\d)'|['"](-std=c\+\+\d\d)['"]\] \+""", text)
+    found = found or re.search(r"""['"](-std=c\+\+\d\d)['"]""", text)
+    return (
+        next((group for group in found.groups() if group), "-std=c++17") if found else "-std=c++17"
+    )
+
+
+async def prepare(
+    info: WorkerInfo, compiler: Compiler, flags: Sequence[str], cache_dir: Path, timeout: float
+) -> Prepared:
+    """Returns the preparation for this torch, interpreter, compiler and flags; builds it when it
+    is missing, which takes some tens of seconds, once. Raises PrepareError."""
+    include = torch_include(info)
+    key = await asyncio.to_thread(
+        lambda: content_key(
+            sources_digest(),
+            compiler.identity,
+            list(flags),
+            info.torch_version,
+            info.torch_path,
+            info.python_version,
+            info.extension_suffix,
+            str(include),
+        )
+    )
+    store = ArtefactCache(cache_dir / "prepared")
+    found = await asyncio.to_thread(store.find, key)
+    if found is not None:
+        return Prepared(found, include, 0.0)
+    async with _lock(cache_dir, key, timeout):
+        found = await asyncio.to_thread(store.find, key)
+        if found is not None:
+            return Prepared(found, include, 0.0)
+        started = asyncio.get_running_loop().time()
+        try:
+            with store.building() as folder:
+                await _build(info, compiler, flags, include, folder, timeout)
+                entry = await asyncio.to_thread(store.publish, key, folder)
+        except OSError as error:
+            raise PrepareError(
+                f"the fast lane cannot be prepared in {cache_dir}: {error.strerror}; free some "
+                "space or set another cache folder"
+            ) from error
+        return Prepared(entry, include, asyncio.get_running_loop().time() - started)
+
+
+@asynccontextmanager
+async def _lock(cache_dir: Path, key: str, timeout: float) -> AsyncIterator[None]:
+    lock = AsyncFileLock(cache_dir / f"prepared-{key[:16]}.lock", timeout=timeout)
+    try:
+        cache_dir.mkdir(parents=True, exist_ok=True)
+        await lock.acquire()
+    except (OSError, Timeout) as error:
+        raise PrepareError(
+            f"the fast lane's preparation in {cache_dir} cannot be locked: {error}"
+        ) from error
+    try:
+        yield
+    finally:
+        await lock.release()
+
+
+async def _build(
+    info: WorkerInfo,
+    compiler: Compiler,
+    flags: Sequence[str],
+    include: Path,
+    folder: Path,
+    timeout: float,
+) -> None:
+    generated = folder / "musacoder_generated"
+    declarations = await asyncio.to_thread(operators.method_declarations, include)
+    generated.mkdir()
+    (generated / "methods.h").write_text(declarations, encoding="utf-8")
+    # Its precompiled form must stand beside it, in a folder of this key.
+    (folder / "prefix.h").write_text("#include <torch/extension.h>\n", encoding="utf-8")
+    standard = next(flag for flag in flags if flag.startswith("-std="))
+    headers = [f"-isystem{path}" for path in info.torch_include_dirs]
+    common = [
+        compiler.path, *_NATIVE_FLAGS, standard, f"-I{NATIVE}", *headers,
+        *(f"-I{path}" for path in info.python_include_dirs), abi_flag(info),
+    ]  # fmt: skip
+    trampoline = folder / f"musacoder_trampoline{info.extension_suffix}"
+    libraries = [f"-L{info.torch_library_dir}", "-ltorch_cpu", "-lc10"]
+    compiles = [
+        [*common, "-c", str(NATIVE / name), "-o", str(folder / f"{name}.o")]
+        # The longest first: two run at a time.
+        for name in (*TRAMPOLINE_SOURCES, *SHIM_SOURCES)
+    ]
+    compiles.append(
+        [compiler.path, *flags, *facade_includes(folder), "-x", "c++-header",
+         str(folder / "prefix.h"), "-o", str(folder / "prefix.h.gch")]
+    )  # fmt: skip
+    turn = asyncio.Semaphore(2)
+
+    async def one(arguments: Sequence[str]) -> None:
+        async with turn:
+            await _must(arguments, folder, timeout)
+
+    async with asyncio.TaskGroup() as group:
+        for arguments in compiles:
+            group.create_task(one(arguments))
+    objects = [str(folder / f"{name}.o") for name in SHIM_SOURCES]
+    await _must(
+        [compiler.path, "-shared", "-fopenmp", *objects, f"-Wl,-soname,{SHIM}", "-Wl,-z,defs",
+         *libraries, "-o", str(folder / SHIM)],
+        folder, timeout,
+    )  # fmt: skip
+    objects = [str(folder / f"{name}.o") for name in TRAMPOLINE_SOURCES]
+    await _must(
+        [compiler.path, "-shared", *objects, f"-L{folder}", f"-l:{SHIM}",
+         f"-L{info.torch_library_dir}", "-ltorch_python", *libraries[1:], "-Wl,-rpath,$ORIGIN",
+         "-o", str(trampoline)],
+        folder, timeout,
+    )  # fmt: skip
+    for leftover in folder.glob("*.o"):
+        leftover.unlink()
+    versions = {"torch": info.torch_version, "python": info.python_version}
+    (folder / "prepared.json").write_text(
+        json.dumps({**versions, "compiler": compiler.identity}), encoding="utf-8"
+    )
+
+
+def facade_includes(prepared: Path) -> list[str]:
+    return [f"-I{prepared}", f"-I{INCLUDE}", f"-I{NATIVE}"]
+
+
+def abi_flag(info: WorkerInfo) -> str:
+    return f"-D_GLIBCXX_USE_CXX11_ABI={int(info.cxx11_abi)}"
+
+
+async def _must(arguments: Sequence[str], folder: Path, timeout: float) -> None:
+    try:
+        result = await tools.run(arguments, cwd=folder, timeout=timeout)
+    except tools.ToolError as error:
+        raise PrepareError(str(error)) from error
+    if result.timed_out:
+        raise PrepareError(f"{arguments[0]} did not finish within {timeout:g} s; it was stopped")
+    if result.returncode != 0:
+        first = next((line for line in result.output.splitlines() if "error" in line), "")
+        raise PrepareError(
+            f"the fast lane cannot be built for this torch: {first.strip() or 'no message'}",
+            result.output,
+        )

@@ -1,0 +1,229 @@
+"""Finding compilers and what else a build needs; saying in one sentence what is missing.
+
+Order: a setting, then environment variables (CXX, CUDA_HOME, MUSA_HOME), then PATH and the usual
+folders, then toolkits that pip packages carry.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+_VERSION_SECONDS = 20.0
+_COMPILERS = ("g++", "clang++", "c++")
+
+
+class ToolchainError(Exception):
+    """Something that a build needs is missing: one sentence with the command that installs it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """A host compiler. `identity` changes whenever the program behind `path` does."""
+
+    path: str
+    family: Literal["gcc", "clang"]
+    version: tuple[int, ...]
+    identity: str
+
+    @property
+    def message_flags(self) -> tuple[str, ...]:
+        """Flags that make messages easy to read for `diagnostics.parse`."""
+        flags = ("-fdiagnostics-color=never" if self.family == "gcc" else "-fno-color-diagnostics",)
+        if self.family == "gcc" and self.version >= (11,):
+            # Bytes, as in clang: the display columns of gcc depend on tab stops and widths.
+            return (*flags, "-fdiagnostics-column-unit=byte")
+        return flags
+
+    @property
+    def label(self) -> str:
+        return f"{self.family} {'.'.join(map(str, self.version))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Toolkit:
+    """A device compiler and where it was found."""
+
+    compiler: str
+    home: str
+    origin: str  # "setting", "CUDA_HOME", "PATH", "pip package nvidia/cu13", ...
+
+
+def host_compiler(
+    setting: str | None = None, environment: Mapping[str, str] | None = None
+) -> Compiler:
+    """The C++ compiler to use. Raises ToolchainError."""
+    environment = os.environ if environment is None else environment
+    search = environment.get("PATH", os.defpath)
+    for value, origin in ((setting, "the setting"), (environment.get("CXX"), "CXX")):
+        if value and value.strip():
+            # CXX may be "ccache g++": the compiler is its last word, used without the wrapper.
+            word = shlex.split(value)[-1]
+            found = shutil.which(os.path.expanduser(word), path=search)  # noqa: PTH111
+            if found is None:
+                raise ToolchainError(
+                    f"the C++ compiler {word} named by {origin} does not exist or is not "
+                    f"executable; correct {origin} or leave it out"
+                )
+            return _described(found)
+    for name in _COMPILERS:
+        found = shutil.which(name, path=search)
+        if found is not None:
+            return _described(found)
+    raise ToolchainError(f"no C++ compiler was found; install one: {install_command('compiler')}")
+
+
+def _described(path: str) -> Compiler:
+    real = Path(path).resolve()
+    try:
+        status = real.stat()
+    except OSError as error:
+        raise ToolchainError(f"the C++ compiler {path} cannot be read: {error.strerror}") from error
+    return _describe(path, str(real), status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=16)
+def _describe(path: str, real: str, modified: int, size: int) -> Compiler:
+    try:
+        done = subprocess.run(
+            [path, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_VERSION_SECONDS,
+            env={**os.environ, "LC_ALL": "C"},
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ToolchainError(
+            f"the C++ compiler {path} did not answer --version within {_VERSION_SECONDS:g} s; "
+            "choose another one by CXX"
+        ) from None
+    except OSError as error:
+        raise ToolchainError(
+            f"the C++ compiler {path} cannot be started: {error.strerror}; choose another one by CXX"
+        ) from error
+    text = done.stdout.decode("utf-8", "replace")
+    family, version = parse_version(text)
+    if done.returncode != 0 or not version:
+        raise ToolchainError(
+            f"{path} does not answer --version as gcc or clang do; choose another compiler by CXX"
+        )
+    first = text.splitlines()[0].strip()
+    return Compiler(path, family, version, f"{first} {real} {modified} {size}")
+
+
+def parse_version(text: str) -> tuple[Literal["gcc", "clang"], tuple[int, ...]]:
+    """Family and version in what `--version` prints; an empty version where there is none."""
+    clang = re.search(r"clang version (\d+(?:\.\d+)*)", text)
+    if clang:
+        return "clang", tuple(map(int, clang[1].split(".")))
+    first = text.splitlines()[0] if text.strip() else ""
+    # "g++ (Debian 12.2.0-14) 12.2.0": what stands in brackets is the packager's.
+    plain = re.sub(r"\([^()]*\)", "", first)
+    found = re.search(r"\b(\d+\.\d+(?:\.\d+)?)\b", plain)
+    return "gcc", tuple(map(int, found[1].split("."))) if found else ()
+
+
+def cuda_toolkit(
+    setting: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    site_folders: Iterable[str] = (),
+) -> Toolkit | None:
+    """Where nvcc is; `site_folders` are those in which pip installs packages."""
+    carried = [
+        (str(home), f"pip package nvidia/{home.name}")
+        for folder in site_folders
+        for home in sorted(Path(folder, "nvidia").glob("cu*"), reverse=True)
+    ]
+    return _toolkit("nvcc", "CUDA_HOME", setting, environment, ["/usr/local/cuda"], carried)
+
+
+def musa_toolkit(
+    setting: str | None = None, environment: Mapping[str, str] | None = None
+) -> Toolkit | None:
+    """Where mcc is."""
+    return _toolkit("mcc", "MUSA_HOME", setting, environment, ["/usr/local/musa"], [])
+
+
+def _toolkit(
+    program: str,
+    variable: str,
+    setting: str | None,
+    environment: Mapping[str, str] | None,
+    usual: list[str],
+    carried: list[tuple[str, str]],
+) -> Toolkit | None:
+    environment = os.environ if environment is None else environment
+    homes = [(setting, "setting"), (environment.get(variable), variable)]
+    for home, origin in homes:
+        if home and _executable(Path(home, "bin", program)):
+            return Toolkit(str(Path(home, "bin", program)), home, origin)
+    found = shutil.which(program, path=environment.get("PATH", os.defpath))
+    if found is not None:
+        return Toolkit(found, str(Path(found).resolve().parent.parent), "PATH")
+    for home, origin in [*((home, home) for home in usual), *carried]:
+        if _executable(Path(home, "bin", program)):
+            return Toolkit(str(Path(home, "bin", program)), home, origin)
+    return None
+
+
+def _executable(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)
+
+
+_PACKAGES = {
+    "apt": ("sudo apt-get install -y", {"compiler": "g++", "headers": "python3-dev"}),
+    "dnf": ("sudo dnf install -y", {"compiler": "gcc-c++", "headers": "python3-devel"}),
+    "pacman": ("sudo pacman -S --needed", {"compiler": "gcc", "headers": "python"}),
+    "apk": ("sudo apk add", {"compiler": "g++", "headers": "python3-dev"}),
+    "zypper": ("sudo zypper install -y", {"compiler": "gcc-c++", "headers": "python3-devel"}),
+}
+_MANAGERS = {
+    "debian": "apt", "ubuntu": "apt", "linuxmint": "apt", "fedora": "dnf", "rhel": "dnf",
+    "centos": "dnf", "rocky": "dnf", "almalinux": "dnf", "amzn": "dnf", "arch": "pacman",
+    "manjaro": "pacman", "alpine": "apk", "suse": "zypper", "opensuse": "zypper",
+    "opensuse-leap": "zypper", "opensuse-tumbleweed": "zypper", "sles": "zypper",
+}  # fmt: skip
+
+
+def install_command(
+    what: Literal["compiler", "headers"], os_release: str | None = None, version: str | None = None
+) -> str:
+    """The command by which this system installs a compiler or Python's headers. `os_release` is
+    the text of /etc/os-release, `version` the Python version whose headers are wanted."""
+    if os_release is None:
+        try:
+            os_release = Path("/etc/os-release").read_text("utf-8", "replace")
+        except OSError:
+            os_release = ""
+    fields = dict(
+        line.split("=", 1) for line in os_release.splitlines() if "=" in line and line[0] != "#"
+    )
+    names = f"{fields.get('ID', '')} {fields.get('ID_LIKE', '')}".replace('"', "").split()
+    manager = next((_MANAGERS[name] for name in names if name in _MANAGERS), None)
+    if manager is None:
+        generic = {"compiler": "g++ or clang++", "headers": "Python's development files"}
+        return f"{generic[what]}, by your system's package manager"
+    command, packages = _PACKAGES[manager]
+    package = packages[what]
+    if what == "headers" and manager == "apt" and version:
+        package = f"python{'.'.join(version.split('.')[:2])}-dev"
+    return f"{command} {package}"
+
+
+def missing_python_header(python: str, version: str, include_dirs: Iterable[str]) -> str | None:
+    """A sentence where `Python.h` of the user's interpreter is missing, else None."""
+    if any(Path(folder, "Python.h").is_file() for folder in include_dirs):
+        return None
+    return (
+        f"Python.h of {python} is missing; install it: "
+        f"{install_command('headers', version=version)}"
+    )
