@@ -44,3 +44,12 @@ def plumbing(operator: str) -> bool:
 def _listed(operator: str, names: frozenset[str]) -> bool:
     name = operator[len("aten::") :] if operator.startswith("aten::") else operator
     return name in names or name.split(".", 1)[0] in names
+
+
+def struct_listed(operator: str) -> bool:
+    """Whether `operator`, written as the C++ struct with its overload ("aten::empty_memory_format"),
+    may stand for a listed or plumbing one."""
+    name = operator.removeprefix("aten::")
+    known = APPENDIX_J | DISPATCHER_NAMES | PLUMBING
+    parts = name.split("_")
+    return any("_".join(parts[:count]) in known for count in range(1, len(parts)))

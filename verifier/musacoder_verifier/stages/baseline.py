@@ -65,7 +65,6 @@ async def measure(
     *,
     device: str,
     threads: int,
-    calls: int,
     seed: int,
     cache_dir: Path,
     key: str,
@@ -89,7 +88,6 @@ async def measure(
         "threads": threads,
         "modes": list(modes),
         "cache": str(folder),
-        "calls": calls,
         "samples": _SAMPLES,
         "seed": seed,
     }

@@ -41,8 +41,12 @@ class Runner:
             for buffer, value in self._buffers:
                 buffer.copy_(value)
             recipes.seed_everything(seed)
-            output = self.model(*inputs)
-            self.device.synchronize()
+            self.device.parallel(True)
+            try:
+                output = self.model(*inputs)
+                self.device.synchronize()
+            finally:
+                self.device.parallel(False)
         return output
 
     def rebuffer(self) -> None:
@@ -65,13 +69,17 @@ class Runner:
         """Nanoseconds of `calls` calls on what `prepare` made; keeps their outputs."""
         model, sets, keep = self.model, self._sets, self._outputs
         count = len(sets)
-        with torch.no_grad():
-            self.device.synchronize()
-            start = _clock()
-            for index in range(calls):
-                keep.append(model(*sets[index % count]))
-            self.device.synchronize()
-            return _clock() - start
+        self.device.parallel(True)
+        try:
+            with torch.no_grad():
+                self.device.synchronize()
+                start = _clock()
+                for index in range(calls):
+                    keep.append(model(*sets[index % count]))
+                self.device.synchronize()
+                return _clock() - start
+        finally:
+            self.device.parallel(False)
 
     def timed_output(self, call: int) -> Any:
         return self._outputs[call]

@@ -44,6 +44,7 @@ _PYTHON: tuple[tuple[str, Any], ...] = (
     ("threading", threading),
     ("builtins", builtins),
 )
+_TORCH = os.path.dirname(torch.__file__) + os.sep
 _SYS = ("settrace", "setprofile", "_getframe", "exit", "excepthook")
 
 
@@ -59,7 +60,7 @@ class Snapshot:
         found: list[tuple[str, str]] = []
         now = _callables()
         for name, value in self._callables.items():
-            if now.get(name) is not value:
+            if now.get(name) is not value and not _wrapped_by_torch(now.get(name), value):
                 torch_name = name.startswith("torch") or name.startswith("musacoder_runtime")
                 found.append(("patched-torch" if torch_name else "patched-python", name))
         state = global_state()
@@ -67,6 +68,14 @@ class Snapshot:
             if state.get(name) != value:
                 found.append(("global-state", f"{name}: {value} -> {state.get(name)}"))
         return found
+
+
+def _wrapped_by_torch(new: Any, old: Any) -> bool:
+    """torch._dynamo wraps functions of torch when something imports it."""
+    wraps = getattr(new, "__wrapped__", None) is old
+    wraps = wraps or getattr(new, "_torchdynamo_orig_callable", None) is old
+    code = getattr(new, "__code__", None)
+    return wraps and code is not None and code.co_filename.startswith(_TORCH)
 
 
 def _callables() -> dict[str, Any]:

@@ -16,9 +16,12 @@ from musacoder_runtime import devices, failure, judge, recipes, reference_module
 from musacoder_runtime import runner as running
 from musacoder_runtime.channel import Channel
 
+_SAMPLE_NS = 4_000_000  # one sample should last so long
+_MOST_CALLS = 256
+
 
 def main(channel: Channel, spec: dict[str, Any]) -> None:
-    """`spec`: `reference`, `device`, `threads`, `modes`, `cache` (a folder), `calls`, `samples`."""
+    """`spec`: `reference`, `device`, `threads`, `modes`, `cache` (a folder), `samples`, `seed`."""
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = spec["cache"]
     # One process that compiles: a pool would outlive its use and idle beside the measurement.
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
@@ -28,13 +31,14 @@ def main(channel: Channel, spec: dict[str, Any]) -> None:
     training = bool(spec["reference"].get("training", False))
     model = reference_module.construct(module, reference_module.SEED)
     eager = running.Runner(module, model, device, training)
+    calls = min(_MOST_CALLS, max(1, _SAMPLE_NS // max(running.calibrate(eager, spec["seed"]), 1)))
     for mode in spec["modes"]:
         answer: dict[str, Any] = {"mode": mode, "failure": None}
         try:
             torch._dynamo.reset()
             compiled = running.Runner(module, model, device, training)
             compiled.model = torch.compile(model, mode=mode)  # type: ignore[assignment]
-            answer.update(_measure(eager, compiled, spec))
+            answer.update(_measure(eager, compiled, spec, calls))
         except Exception as error:
             described = failure.describe(error)
             last = " ".join(described["message"].split())[:300]
@@ -43,8 +47,7 @@ def main(channel: Channel, spec: dict[str, Any]) -> None:
     channel.send({"done": True})
 
 
-def _measure(eager: Any, compiled: Any, spec: dict[str, Any]) -> dict[str, Any]:
-    calls = spec["calls"]
+def _measure(eager: Any, compiled: Any, spec: dict[str, Any], calls: int) -> dict[str, Any]:
     inputs = eager.inputs(reference_module.SEED, recipes.OWN)
     expected = tensor_tree.flatten(eager.forward(recipes.clone(inputs), 0))
     actual = tensor_tree.flatten(compiled.forward(recipes.clone(inputs), 0))

@@ -11,8 +11,6 @@ import threading
 import time
 from typing import Any, Callable, Optional
 
-import torch
-
 from musacoder_runtime import (
     devices,
     failure,
@@ -99,7 +97,8 @@ class CheckedCandidate:
         module = reference_module.load(spec["reference"])
         digest = recipes.digest(reference_module.inputs(module, spec["seed"]))
         recorder.install(self._serve)
-        torch.is_grad_enabled()
+        # What this imports may replace functions of torch, so it comes before the snapshot.
+        poison = self._try_poison()
         self._snapshot = tamper.Snapshot()
         candidate = module_source.load(spec["source"], spec["path"], _NAME)
         model = reference_module.construct(module, reference_module.SEED, candidate.ModelNew)
@@ -109,7 +108,7 @@ class CheckedCandidate:
             "digest": digest,
             "changes": self._changes(),
             "extensions": len(self._extensions),
-            "poison": self._try_poison(),
+            "poison": poison,
         }
 
     def _try_poison(self) -> bool:

@@ -18,6 +18,7 @@ from musacoder_runtime import (
     oracle,
     recipes,
     reference_module,
+    scope,
     tensor_state,
     tensor_tree,
 )
@@ -28,6 +29,8 @@ from musacoder_runtime.children import probe
 Flat = tuple[Any, list[Any]]
 # More than this share of an output not finite: these inputs say nothing about a kernel.
 _USELESS = 0.5
+# Outputs above this are compared with all threads.
+_MANY_BYTES = 32 << 20
 
 
 def main(channel: Channel, spec: dict[str, Any]) -> None:
@@ -55,10 +58,10 @@ class Judge:
         return {
             **{name: self._guarded(name, operation) for name, operation in own.items()},
             **{name: self._guarded(name, self._time) for name in names},
-            "judge": self.judge,
+            "judge": self._threaded(self.judge),
             "oracle": self.oracle,
             "probe": self.probe,
-            "recheck": self.recheck,
+            "recheck": self._threaded(self.recheck),
         }
 
     def _guarded(
@@ -71,6 +74,18 @@ class Judge:
                 return {
                     "failure": probe.explain(error, self._stage if stage == "setup" else "forward")
                 }
+
+        return call
+
+    def _threaded(
+        self, operation: Callable[[dict[str, Any]], dict[str, Any]]
+    ) -> Callable[[dict[str, Any]], dict[str, Any]]:
+        def call(message: dict[str, Any]) -> dict[str, Any]:
+            self._device.parallel(message["outputs"]["end"] > _MANY_BYTES)
+            try:
+                return operation(message)
+            finally:
+                self._device.parallel(False)
 
         return call
 
@@ -175,6 +190,7 @@ class Judge:
                 self._previous,
                 own=trial.own,
                 compare_integers=integers,
+                settled=oracle.settled(self._imposters),
             )
             self._previous = trial.expected
             answer["same_as_trial"] = self._earlier(actual, comparison.passes)

@@ -14,6 +14,10 @@ class Device(Protocol):
     def configure(self, threads: int) -> None:
         """Pin what must be equal on both sides; called once, before any tensor operation."""
 
+    def parallel(self, on: bool) -> None:
+        """All of the configured threads, for what is measured and for large tensors, or one:
+        many short parallel loops on a busy machine mostly wait for each other."""
+
     def synchronize(self) -> None:
         """Return when all work given to the device is done."""
 

@@ -23,12 +23,19 @@ class Cpu:
 
     def __init__(self) -> None:
         self._flush_buffer: Optional[torch.Tensor] = None
+        self._through_torch = False
+        self._threads = 1
         self._mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
 
     def configure(self, threads: int) -> None:
-        torch.set_num_threads(threads)
+        self._threads = threads
         os.environ["OMP_NUM_THREADS"] = str(threads)
         set_extension_threads(threads)
+        self.parallel(False)
+
+    def parallel(self, on: bool) -> None:
+        # Also what OpenMP code of an extension uses: torch passes it on to the OpenMP library.
+        torch.set_num_threads(self._threads if on else 1)
 
     def synchronize(self) -> None:
         """Nothing to wait for: a CPU operator returns when it is done."""
@@ -36,20 +43,21 @@ class Cpu:
     def poison(self, on: bool) -> bool:
         """Through malloc, so that it covers every allocation of every library; where malloc is
         another one, through torch's own filling of uninitialised tensors."""
-        if self._mallopt is not None:
+        if self._mallopt is not None and not self._through_torch:
             self._mallopt(_M_PERTURB, _PERTURB if on else 0)
             if not on or self._poisoned():
                 return True
+            self._mallopt(_M_PERTURB, 0)
+        self._through_torch = True
         torch.use_deterministic_algorithms(on, warn_only=True)
-        deterministic = getattr(torch.utils, "deterministic", None)
-        if deterministic is not None:
-            deterministic.fill_uninitialized_memory = on
         return not on or self._poisoned()
 
     def _poisoned(self) -> bool:
-        for size in (16, 1 << 12, 1 << 20):
+        """Blocks of a few dozen bytes may come from malloc's thread cache as they were left."""
+        for size in (1 << 12, 1 << 16, 1 << 20):
             values = torch.empty(size)
-            if not bool((values.isnan() | (values > 1e38)).all()):
+            filled = values.isnan() | (values > 1e38)
+            if float(filled.float().mean()) < 0.99:
                 return False
         return True
 
@@ -57,16 +65,20 @@ class Cpu:
         if self._flush_buffer is None:
             size = min(2 * last_level_cache(), _LARGEST_FLUSH)
             self._flush_buffer = torch.zeros(size // 4)
+        self.parallel(True)
         self._flush_buffer.add_(1.0)
+        self.parallel(False)
 
     def bandwidth(self) -> float:
         size = min(4 * last_level_cache(), _LARGEST_FLUSH)
         source, target = torch.ones(size // 4), torch.ones(size // 4)
         best = float("inf")
+        self.parallel(True)
         for _ in range(5):
             start = time.perf_counter()
             target.copy_(source)
             best = min(best, time.perf_counter() - start)
+        self.parallel(False)
         return 2 * size / best
 
     def background_work(self) -> int:

@@ -1,0 +1,52 @@
+"""Settings of a Verifier and options of one verification."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from musacoder_verifier import measurement_lock
+from musacoder_verifier.backends.cpu import usable_cores
+from musacoder_verifier.reward import RewardSettings
+
+Mode = Literal["strict", "kernelbench"]
+Lane = Literal["auto", "fast", "stock"]
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierSettings:
+    """`python` is the user's interpreter. Times are in seconds, sizes in bytes."""
+
+    python: str
+    cache_dir: Path
+    sandbox: bool = True
+    stage_timeout: float = 120.0
+    threads: int | None = None  # None: all cores that this process may use
+    memory_bytes: int | None = None
+    output_file_bytes: int = 8 << 30  # largest file, memory files included, of a Candidate
+    lock_folder: Path = field(default_factory=measurement_lock.default_folder)
+    reward: RewardSettings = field(default_factory=RewardSettings)
+    infra_retries: int = 2
+
+    @property
+    def thread_count(self) -> int:
+        return self.threads if self.threads is not None else usable_cores()
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyOptions:
+    """`stage_timeout` None: the Verifier's. `compile_baseline`: compare with torch.compile, which
+    costs tens of seconds once per Reference and may take `baseline_timeout`."""
+
+    backend: str = "cpu"
+    policy: str = "libraries-allowed"
+    mode: Mode = "strict"
+    stage_timeout: float | None = None
+    timing: bool = True
+    timing_budget: float = 2.0
+    compile_baseline: bool = True
+    baseline_timeout: float = 90.0
+    scope: bool = True
+    lane: Lane = "auto"
+    seed: int = 42

@@ -1,0 +1,316 @@
+"""One attempt at one Verdict: the stages in order, and the facts that they leave."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from musacoder_verifier import content_key, measurement_lock, probe
+from musacoder_verifier.backends.base import Backend
+from musacoder_verifier.build_request import Artefact
+from musacoder_verifier.candidate import Candidate
+from musacoder_verifier.policy import legal, may_show_speedup, status
+from musacoder_verifier.reference import Reference
+from musacoder_verifier.settings import VerifierSettings, VerifyOptions
+from musacoder_verifier.lanes import symbols
+from musacoder_verifier.stages import baseline as baselines
+from musacoder_verifier.stages import compile as compiling
+from musacoder_verifier.stages import collect, correctness, legality, pair, timing
+from musacoder_verifier.stages.side import Deadline, InfraFault, StageStop
+from musacoder_verifier.verdict import (
+    CompileReport,
+    Correctness,
+    Failure,
+    Finding,
+    Legality,
+    StageName,
+    StageReport,
+    Timing,
+)
+from musacoder_verifier.worker import Worker
+
+# What no stage of this version looks at; a Verdict says so instead of keeping silent.
+ALWAYS_UNCHECKED = ("backward pass", "several devices", "other devices")
+_SCOPE_PROBES = (
+    "leading dimension 1",
+    "leading dimension + 1",
+    "transposed strides",
+    "unaligned memory",
+    "float64",
+    "bfloat16",
+)
+_SCOPE_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class StageEvent:
+    """`state`: `started`, `ended`, or `waiting` (somebody else measures on the device)."""
+
+    stage: str
+    state: str
+    seconds: float = 0.0
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+OnStage = Callable[[StageEvent], None]
+
+
+@dataclass
+class Facts:
+    """What is known so far; a Verdict is made of them whatever happened."""
+
+    stages: dict[str, StageReport] = field(default_factory=dict)
+    failure: Failure | None = None
+    compile: CompileReport | None = None
+    correctness: Correctness | None = None
+    legality: Legality | None = None
+    timing: Timing | None = None
+    workload: Any = None
+    not_checked: list[str] = field(default_factory=lambda: list(ALWAYS_UNCHECKED))
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+class Verification:
+    """Runs the stages on a living worker. InfraFault, WorkerError and cancellation pass through."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        settings: VerifierSettings,
+        backend: Backend,
+        reference: Reference,
+        candidate: Candidate,
+        options: VerifyOptions,
+        on_stage: OnStage,
+    ) -> None:
+        self.facts = Facts()
+        self._worker = worker
+        self._settings = settings
+        self._backend = backend
+        self._reference = reference
+        self._candidate = candidate
+        self._options = options
+        self._on_stage = on_stage
+        self._timeout = options.stage_timeout or settings.stage_timeout
+        self._path = candidate.path or "<candidate>"
+        self._artefacts: tuple[Artefact, ...] = ()
+        self._hints: tuple[Finding, ...] = ()
+
+    async def run(self) -> None:
+        """All stages, or as many as it takes to know that the Candidate fails."""
+        self.facts.versions.update(content_key.versions(self._worker.info, self._backend))
+        if not await self._collect():
+            return
+        try:
+            await self._run_pair()
+        except StageStop as stop:
+            self.facts.failure = stop.failure
+
+    @contextmanager
+    def _stage(self, name: StageName) -> Iterator[dict[str, Any]]:
+        detail: dict[str, Any] = {}
+        start = time.monotonic()
+        self._on_stage(StageEvent(name, "started"))
+        try:
+            yield detail
+        finally:
+            seconds = time.monotonic() - start
+            self.facts.stages[name] = StageReport(seconds, dict(detail))
+            self._on_stage(StageEvent(name, "ended", seconds, dict(detail)))
+
+    async def _collect(self) -> bool:
+        with self._stage("collect") as detail:
+            collected = await collect.collect(
+                self._worker,
+                self._candidate,
+                pair.reference_spec(self._reference),
+                path=self._path,
+                timeout=self._timeout,
+                sandbox=self._settings.sandbox,
+                memory_bytes=self._settings.memory_bytes,
+            )
+            detail["extensions"] = len(collected.requests)
+            if collected.lazy is not None:
+                detail["compiled_in"] = collected.lazy
+        self._hints = collected.hints
+        if collected.failure is not None:
+            self.facts.failure = collected.failure
+            if collected.diagnostics:
+                self.facts.compile = CompileReport("none", 0.0, diagnostics=collected.diagnostics)
+            return False
+        return await self._compile(collected) if collected.requests else True
+
+    async def _compile(self, collected: collect.Collected) -> bool:
+        with self._stage("compile") as detail:
+            outcome = await compiling.compile_requests(
+                collected.requests,
+                backend=self._backend,
+                worker_info=self._worker.info,
+                cache_dir=self._settings.cache_dir,
+                candidate=self._candidate,
+                timeout=self._timeout,
+                lane=self._options.lane,
+            )
+            detail["lane"] = outcome.report.lane
+            detail["cached"] = outcome.report.cached
+        self.facts.compile = outcome.report
+        self.facts.failure = outcome.failure
+        self._artefacts = tuple(outcome.artefacts)
+        return outcome.failure is None
+
+    async def _run_pair(self) -> None:
+        settings, options = self._settings, self._options
+        pair_settings = pair.PairSettings(
+            device=self._backend.runtime_device,
+            threads=settings.thread_count,
+            seed=options.seed,
+            # Waiting for the device counts too, so this is only the last resort.
+            seconds=10.0 * self._timeout + options.baseline_timeout,
+            sandbox=settings.sandbox,
+            memory_bytes=settings.memory_bytes,
+            file_bytes=settings.output_file_bytes,
+        )
+        async with AsyncExitStack() as stack:
+            children = await stack.enter_async_context(
+                pair.start(
+                    self._worker,
+                    self._reference,
+                    self._candidate,
+                    self._path,
+                    self._artefacts,
+                    pair_settings,
+                )
+            )
+            outcome = await self._correctness(children)
+            findings = self._legality(outcome)
+            if not self._worth_timing():
+                return
+            if options.timing:
+                await self._timing(children, outcome.setup, findings)
+            else:
+                self.facts.not_checked.append("speed")
+            if options.scope and self.facts.failure is None:
+                await self._scope(children)
+
+    async def _correctness(self, children: pair.Pair) -> correctness.CorrectnessOutcome:
+        with self._stage("correctness") as detail:
+            deadline = Deadline.start("correctness", self._timeout)
+            setup = await correctness.set_up_reference(children, deadline)
+            self.facts.workload = probe.workload_of(setup["inputs"], self._reference.training)
+            outcome = await correctness.check(
+                children,
+                setup,
+                deadline,
+                training=self._reference.training,
+                mode=self._options.mode,
+            )
+            if outcome.correctness is not None:
+                detail["trials"] = outcome.correctness.trials
+                detail["passed"] = outcome.correctness.passed
+            if outcome.weak_imposters:
+                detail["imposters"] = list(outcome.weak_imposters)
+        if outcome.correctness is not None and outcome.correctness.oracle == "weak":
+            self.facts.not_checked.append(
+                f"speed (these outputs cannot be told from {', '.join(outcome.weak_imposters)})"
+            )
+        self.facts.correctness = outcome.correctness
+        self.facts.failure = outcome.failure
+        self.facts.not_checked += outcome.not_checked
+        return outcome
+
+    def _legality(self, outcome: correctness.CorrectnessOutcome) -> list[Finding]:
+        with self._stage("legality") as detail:
+            operators: list[str] = []
+            vendor: list[str] = []
+            for artefact in self._artefacts:
+                operators += symbols.operators_called(artefact.path)
+                vendor += symbols.vendor_functions(artefact.path)
+            self.facts.legality = legality.judge(
+                outcome.evidence,
+                self._hints,
+                legality.Symbols(tuple(operators), tuple(vendor)),
+                self.facts.correctness,
+                policy=self._options.policy,
+                path=self._path,
+                compiled=len(self._artefacts),
+            )
+            detail["verdict"] = self.facts.legality.verdict
+        return list(self.facts.legality.findings)
+
+    def _worth_timing(self) -> bool:
+        facts, policy = self.facts, self._options.policy
+        state = status(policy, facts.failure, facts.correctness, facts.legality)
+        return may_show_speedup(policy, state, facts.correctness, facts.legality)
+
+    async def _timing(
+        self, children: pair.Pair, setup: Mapping[str, Any], findings: Sequence[Finding]
+    ) -> None:
+        options, settings = self._options, self._settings
+        device = self._backend.lock_name()
+
+        def waiting() -> None:
+            self._on_stage(StageEvent("timing", "waiting", detail={"device": device}))
+
+        with self._stage("timing") as detail:
+            async with measurement_lock.hold(
+                settings.lock_folder, device, waiting, self._timeout
+            ) as held:
+                if not held:
+                    self.facts.not_checked.append(
+                        f"speed ({device} was in use for {self._timeout:g} s)"
+                    )
+                    return
+                compiled = await self._baseline()
+                outcome = await timing.measure(
+                    children,
+                    setup,
+                    compiled,
+                    Deadline.start("timing", self._timeout),
+                    timing.TimingSettings(
+                        options.timing_budget, options.seed, settings.thread_count
+                    ),
+                )
+            detail["samples"] = outcome.timing.samples if outcome.timing is not None else 0
+        self.facts.failure = outcome.failure
+        self.facts.timing = outcome.timing
+        if outcome.findings and self.facts.legality is not None:
+            everything = (*outcome.findings, *findings)
+            self.facts.legality = Legality(
+                legal(options.policy, everything), everything, self.facts.legality.operators
+            )
+
+    async def _baseline(self) -> timing.Baseline | None:
+        options, settings = self._options, self._settings
+        key = content_key.baseline_key(
+            self._reference, self._backend, settings.thread_count, self.facts.versions
+        )
+        known = baselines.read(settings.cache_dir, key)
+        if known is not None or not options.compile_baseline:
+            return known
+        return await baselines.measure(
+            self._worker,
+            self._reference,
+            device=self._backend.runtime_device,
+            threads=settings.thread_count,
+            seed=options.seed,
+            cache_dir=settings.cache_dir,
+            key=key,
+            timeout=options.baseline_timeout,
+        )
+
+    async def _scope(self, children: pair.Pair) -> None:
+        """Unreported as a stage: it decides nothing."""
+        if self.facts.correctness is None:
+            return
+        try:
+            self.facts.correctness = await correctness.probe_scope(
+                children,
+                self.facts.correctness,
+                _SCOPE_PROBES,
+                Deadline.start("correctness", min(_SCOPE_SECONDS, self._timeout)),
+            )
+        except (StageStop, InfraFault):
+            self.facts.not_checked.append("other shapes and dtypes")

@@ -1,0 +1,184 @@
+"""Verifier: from a Reference and a Candidate to a Verdict. Owns the runtime worker."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from musacoder_verifier import content_key, policy, probe, reward
+from musacoder_verifier.backends import registry
+from musacoder_verifier.backends.base import Backend
+from musacoder_verifier.candidate import Candidate
+from musacoder_verifier.probe import Export, Probe
+from musacoder_verifier.reference import Reference
+from musacoder_verifier.settings import VerifierSettings, VerifyOptions
+from musacoder_verifier.stages.side import InfraFault
+from musacoder_verifier.verdict import Failure, Verdict
+from musacoder_verifier.verification import Facts, StageEvent, Verification
+from musacoder_verifier.worker import ChildDied, ChildTimeout, Worker, WorkerError
+
+__all__ = ["Export", "Probe", "StageEvent", "Verifier", "VerifierSettings", "VerifyOptions"]
+
+
+class Verifier:
+    """An async context manager. Verifications may run side by side; timing never does."""
+
+    def __init__(self, settings: VerifierSettings) -> None:
+        self.settings = settings
+        self._worker: Worker | None = None
+        self._starting = asyncio.Lock()
+
+    async def __aenter__(self) -> Verifier:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the worker and everything under it."""
+        async with self._starting:
+            if self._worker is not None:
+                await self._worker.close()
+                self._worker = None
+
+    async def worker(self) -> Worker:
+        """The living worker, started or restarted as needed. Raises WorkerError."""
+        async with self._starting:
+            if self._worker is not None and not self._worker.alive:
+                await self._worker.close()
+                self._worker = None
+            if self._worker is None:
+                self._worker = await Worker.start(self.settings.python)
+            return self._worker
+
+    async def probe(self, reference: Reference) -> Probe:
+        """Run the user's code once in a child: its Workload, or how it fails."""
+        settings = self.settings
+        try:
+            return await probe.probe(
+                await self.worker(),
+                reference,
+                timeout=settings.stage_timeout,
+                sandbox=settings.sandbox,
+                memory_bytes=settings.memory_bytes,
+            )
+        except WorkerError as error:
+            return Probe(None, Failure("infra_error", "reference", str(error)))
+
+    async def export(self, reference: Reference) -> Export:
+        """The operator graph of the Reference, or one sentence on why there is none."""
+        settings = self.settings
+        try:
+            return await probe.export(
+                await self.worker(),
+                reference,
+                timeout=settings.stage_timeout,
+                sandbox=settings.sandbox,
+            )
+        except WorkerError as error:
+            return Export(None, str(error))
+
+    async def verify(
+        self,
+        reference: Reference,
+        candidate: Candidate,
+        options: VerifyOptions | None = None,
+        on_stage: Callable[[StageEvent], None] = lambda event: None,
+    ) -> Verdict:
+        """The Verdict. Never raises for bad input; cancelling the task ends all children.
+
+        A fault of ours or the machine's is tried again `infra_retries` times, with a new worker
+        where the old one died; then the Verdict is `infra_error`.
+        """
+        chosen = options or VerifyOptions()
+        started = time.monotonic()
+        try:
+            backend = registry.backend(chosen.backend)
+            if chosen.policy not in policy.POLICIES:
+                known = ", ".join(policy.POLICIES)
+                raise ValueError(f"there is no policy {chosen.policy}; choose one of: {known}")
+        except ValueError as error:
+            facts = Facts(failure=Failure("infra_error", "collect", str(error)))
+            return self._verdict(
+                reference, candidate, chosen, registry.backend("cpu"), facts, started
+            )
+        facts = await self._attempts(reference, candidate, chosen, backend, on_stage)
+        return self._verdict(reference, candidate, chosen, backend, facts, started)
+
+    async def _attempts(
+        self,
+        reference: Reference,
+        candidate: Candidate,
+        options: VerifyOptions,
+        backend: Backend,
+        on_stage: Callable[[StageEvent], None],
+    ) -> Facts:
+        facts = Facts()
+        for attempt in range(self.settings.infra_retries + 1):
+            try:
+                worker = await self.worker()
+            except WorkerError as error:
+                facts.failure = Failure("infra_error", "collect", str(error))
+                return facts  # one sentence that says what to do; trying again changes nothing
+            run = Verification(
+                worker, self.settings, backend, reference, candidate, options, on_stage
+            )
+            facts = run.facts
+            try:
+                await run.run()
+                return facts
+            except (InfraFault, WorkerError, ChildDied, ChildTimeout, OSError) as error:
+                stage = next(reversed(facts.stages), "collect")
+                tries = f" ({attempt + 1} attempts)" if attempt else ""
+                facts.failure = Failure("infra_error", stage, f"{error}{tries}")
+        return facts
+
+    def _verdict(
+        self,
+        reference: Reference,
+        candidate: Candidate,
+        options: VerifyOptions,
+        backend: Backend,
+        facts: Facts,
+        started: float,
+    ) -> Verdict:
+        name = options.policy if options.policy in policy.POLICIES else policy.POLICIES[0]
+        state = policy.status(name, facts.failure, facts.correctness, facts.legality)
+        shown = policy.may_show_speedup(name, state, facts.correctness, facts.legality)
+        timing = facts.timing if shown else None
+        legal = facts.legality.verdict if facts.legality is not None else None
+        return Verdict(
+            status=state,
+            policy=name,
+            faster=policy.faster(name, state, facts.correctness, facts.legality, timing),
+            stages=facts.stages,
+            failure=facts.failure,
+            compile=facts.compile,
+            correctness=facts.correctness,
+            legality=facts.legality,
+            timing=timing,
+            reward=reward.reward(
+                state,
+                facts.correctness,
+                legal,
+                timing.speedup_eager if timing is not None else None,
+                self.settings.reward,
+            ),
+            backend=options.backend,
+            device=backend.device_name(),
+            workload=facts.workload,
+            versions=facts.versions,
+            key=content_key.verdict_key(
+                reference, candidate, backend, options.mode, facts.versions
+            ),
+            not_checked=tuple(facts.not_checked),
+            wall_seconds=time.monotonic() - started,
+            mode=options.mode,
+        )
