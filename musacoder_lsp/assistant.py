@@ -118,8 +118,6 @@ WriteCandidate = Callable[[str, Provenance], Awaitable[Path]]
 
 # Repairing cannot help where the fault is not the Candidate's.
 _NOT_THE_CANDIDATE = ("reference_error", "infra_error")
-# How often a fault of the machine is tried again before it is reported.
-_INFRA_RETRIES = 1
 
 
 class Assistant:
@@ -220,10 +218,7 @@ class Assistant:
         def on_stage(event: StageEventLike) -> None:
             on_event(Verifying(number, of, event.stage, event.state, event.seconds, event.detail))
 
-        for _ in range(1 + _INFRA_RETRIES):
-            verdict = await self._verifier.verify(reference, candidate, options.verify, on_stage)
-            if verdict.status != "infra_error":
-                break
+        verdict = await self._verifier.verify(reference, candidate, options.verify, on_stage)
         return Turn(number, candidate, verdict)
 
     def _trajectory(self, turns: list[Turn], declined: str | None) -> Trajectory:

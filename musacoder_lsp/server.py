@@ -271,8 +271,8 @@ class _ClientLog(logging.Handler):
             self._server.window_log_message(params)
 
 
-async def _serve(read_fd: int, write_fd: int) -> int:
-    server = KernelServer()
+async def _serve(read_fd: int, write_fd: int, makers: Makers) -> int:
+    server = KernelServer(makers)
     root = logging.getLogger("musacoder_lsp")
     root.setLevel(logging.INFO)
     root.addHandler(_ClientLog(server))
@@ -282,9 +282,9 @@ async def _serve(read_fd: int, write_fd: int) -> int:
     return await server.serve(read_fd, write_fd)
 
 
-def run(read_fd: int, write_fd: int) -> int:
+def run(read_fd: int, write_fd: int, makers: Makers = REAL) -> int:
     """Runs the server over two file descriptors and returns its exit code."""
     # The workspace may vanish; relative paths must not depend on where an editor was started.
     os.chdir(Path.home() if Path.home().is_dir() else "/")
     with asyncio.Runner() as runner:
-        return runner.run(_serve(read_fd, write_fd))
+        return runner.run(_serve(read_fd, write_fd, makers))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import os
 import stat
 import sys
@@ -12,6 +14,7 @@ from collections.abc import Callable
 # the memory of a process that nobody listens to.
 MAX_UNSENT = 256 * 1024 * 1024
 _READ_LIMIT = 4 * 1024 * 1024
+_PIPE_BYTES = 1024 * 1024
 
 
 def claim_stdout() -> int:
@@ -81,6 +84,14 @@ async def read_message(reader: asyncio.StreamReader) -> bytes | None:
         return None
 
 
+def _widen(fd: int) -> None:
+    """Gives a pipe room for the lenses of a long file, which would otherwise cross in a dozen
+    turns of writer and reader. What the system refuses stays as it is."""
+    if stat.S_ISFIFO(os.fstat(fd).st_mode) and hasattr(fcntl, "F_SETPIPE_SZ"):
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+
+
 class ProtocolWriter:
     """Writes messages whole and in order without ever blocking the loop.
 
@@ -97,6 +108,7 @@ class ProtocolWriter:
         self._writable = not stat.S_ISREG(os.fstat(fd).st_mode)
         if self._writable:
             os.set_blocking(fd, False)
+            _widen(fd)
 
     def write(self, data: bytes) -> None:
         if self._broken:

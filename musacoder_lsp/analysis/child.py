@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,6 +24,7 @@ from musacoder_lsp.analysis.messages import (
     FindSelection,
     FindSites,
     FindTemplate,
+    FoundSites,
     Opened,
     Question,
 )
@@ -42,6 +43,8 @@ class _Held:
     index: SiteIndex | None = None
     # Edits that `text` has and `index` has not seen.
     unseen: list[Edit] | None = None
+    # What the last answer said, by all of a Site but its place: its index there.
+    told: dict[tuple[object, ...], int] = field(default_factory=dict)
 
 
 class Analyst:
@@ -78,7 +81,7 @@ class Analyst:
     def _answer(self, question: Question, held: _Held) -> object:
         index = self._index(held)
         if isinstance(question, FindSites):
-            return index.sites()
+            return _found(held, index.sites())
         if isinstance(question, FindSelection):
             return _place(index, (question.start, question.end))
         site = _place(index, question.site)
@@ -119,6 +122,29 @@ class Analyst:
             return None if source.binary else source.text
 
         return read
+
+
+def _found(held: _Held, sites: tuple[Site, ...]) -> FoundSites:
+    told: dict[tuple[object, ...], int] = {}
+    shown: list[Site | int] = []
+    places: list[int] = []
+    for number, site in enumerate(sites):
+        content = (
+            site.id,
+            site.kind,
+            site.name,
+            site.operations,
+            site.missing,
+            site.fingerprint,
+            site.workload_origin,
+            site.problem,
+        )
+        before = held.told.get(content)
+        shown.append(site if before is None else before)
+        places += (site.start, site.end, site.header)
+        told[content] = number
+    held.told = told
+    return FoundSites(tuple(shown), tuple(places))
 
 
 def _place(index: SiteIndex, site: str | tuple[int, int]) -> Site | Refused:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from musacoder_lsp.analysis.client import AnalysisClient, AnalysisFailed
-from musacoder_lsp.analysis.messages import FindSites
+from musacoder_lsp.analysis.messages import FindSites, FoundSites
 from musacoder_lsp.sites.document import Edit
 from musacoder_lsp.sites.site import Site
 
@@ -53,6 +53,7 @@ class SiteView:
     spots: tuple[Spot, ...] = ()
     # Selections that a Job was started on; they live as long as the document is open.
     pinned: tuple[Spot, ...] = ()
+    _sites: list[Site] = field(default_factory=list)
     _edits: list[tuple[int, Edit]] = field(default_factory=list)
     _shifted_to: int = 0
 
@@ -70,11 +71,15 @@ class SiteView:
         # The same tuple while nothing changes: whoever caches by it compares identities.
         return (*self.spots, *self.pinned) if self.pinned else self.spots
 
-    def found(self, version: int, sites: Sequence[Site]) -> None:
+    def found(self, version: int, answer: FoundSites) -> None:
         """The Sites of an earlier or the present version."""
         self.current()
+        before = self._sites
+        sites = [before[item] if isinstance(item, int) else item for item in answer.sites]
+        places = iter(answer.places)
+        spots = tuple(map(Spot, sites, places, places, places))
+        self._sites = sites
         later = [edit for at, edit in self._edits if at > version]
-        spots = tuple(Spot(site, site.start, site.end, site.header) for site in sites)
         self.spots = shift(spots, later)
         self._edits = [(at, edit) for at, edit in self._edits if at > version]
         self._shifted_to = len(self._edits)
@@ -219,7 +224,7 @@ class DocumentBook:
                 self._settle(view)
                 break
             self._costs[document] = answer.seconds
-            assert isinstance(answer.result, tuple)
+            assert isinstance(answer.result, FoundSites)
             view.found(answer.version, answer.result)
             self._settle(view)
             if answer.version == view.version:

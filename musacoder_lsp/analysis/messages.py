@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from musacoder_lsp.sites.document import Edit
+from musacoder_lsp.sites.site import Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +32,20 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class FindSites:
-    """Answered by the Sites of the document as it stands."""
+    """Answered by FoundSites."""
 
     document: str
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSites:
+    """The Sites of a document as it stands. One that is the same as in the answer before, apart
+    from its place, is its index there: an edit changes few of thousands. `places` has the present
+    start, end and header of each Site, one after the other; the offsets in a Site itself may be
+    older."""
+
+    sites: tuple[Site | int, ...]
+    places: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
