@@ -29,6 +29,7 @@ RUNTIME = Path(__file__).parent / "runtime"
 _PACKET = 1 << 18
 _TOO_OLD = 64  # runtime/zygote.py
 _OLDEST_TORCH = (2, 2)
+_FORK_SECONDS = 60.0
 _STOP_SECONDS = 3.0
 _OUTPUT_KEPT = 8192
 
@@ -225,8 +226,8 @@ class Worker:
 
         `writable` names folders and files that it may write beside its own temporary folder;
         `fds` arrive as `channel.fds`. Leaving the context kills the child and everything that it
-        started, and waits until all are gone. Raises WorkerError where the zygote is dead,
-        ChildDied or ChildTimeout where the child does not get as far as `main`.
+        started, and waits until all are gone. Raises WorkerError where the zygote is dead or
+        stuck, ChildDied where the child does not get as far as `main`.
         """
         if not self._alive:
             raise WorkerError(
@@ -250,7 +251,13 @@ class Worker:
         try:
             self._send_control(request, passed)
             await child.connect()
-            await child.wait_started()
+            try:
+                await child.wait_started(_FORK_SECONDS)
+            except TimeoutError:
+                raise WorkerError(
+                    f"the runtime worker in {self._python} did not start a process within "
+                    f"{_FORK_SECONDS:g} s; the machine may be overloaded"
+                ) from None
             await child.send(spec)
             yield child
         finally:

@@ -134,7 +134,13 @@ class _Zygote:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         ours.setblocking(False)
-        middle = os.fork()
+        try:
+            middle = os.fork()
+        except OSError as error:  # no process or no memory left: this child fails, not the worker
+            for fd in (ours.detach(), theirs.detach(), *fds):
+                os.close(fd)
+            self._report_exit(request["id"], {"exit": 70 << 8, "reason": _one_line(error)})
+            return
         if middle == 0:
             try:
                 supervisor.enter(request, fds, theirs)
@@ -223,16 +229,11 @@ class _Zygote:
         self._poller.unregister(slot.status)
         slot.status.close()
         del self._slots[slot.number]
-        report = slot.exit or {"exit": int(signal.SIGKILL), "reason": None}
-        _tell(
-            self._control,
-            {
-                "op": "exit",
-                "id": slot.number,
-                "status": report["exit"],
-                "reason": report["reason"],
-            },
-        )
+        self._report_exit(slot.number, slot.exit or {"exit": int(signal.SIGKILL), "reason": None})
+
+    def _report_exit(self, number: int, report: dict[str, Any]) -> None:
+        status, reason = report["exit"], report["reason"]
+        _tell(self._control, {"op": "exit", "id": number, "status": status, "reason": reason})
 
 
 def _one_line(error: BaseException) -> str:

@@ -22,7 +22,7 @@ from musacoder_runtime import forked, limits, linux, process_tree, sandbox
 from musacoder_runtime.log_ring import LogRing
 
 _WATCH_SECONDS = 0.05
-_GRACE_SECONDS = 1.0  # the worker's own deadline comes first
+_GRACE_SECONDS = 2.0  # the worker's own deadline, from the start of `main`, comes first
 _FINAL_OUTPUT = 1 << 20  # bytes still taken from a pipe that other processes may keep filling
 
 
