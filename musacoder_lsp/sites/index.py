@@ -131,9 +131,11 @@ class SiteIndex:
         names = self._names
         for place in placed:
             piece = place.piece
-            if piece.found is None or not (same_names or names.still_holds(piece.asked)):
+            holds = same_names or (not piece.skipped and names.still_holds(piece.asked))
+            if piece.found is None or not holds:
+                piece.skipped = names.foreign(piece.identifiers)
                 names.asked = {}
-                piece.found = self._discover(place, names)
+                piece.found = () if piece.skipped else self._discover(place, names)
                 piece.asked = names.asked
                 piece.fingerprints = {}
         fresh = _Assembly(

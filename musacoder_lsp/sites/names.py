@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from musacoder_lsp.sites.operations import MODULE_BASES, Role, role_of
+from musacoder_lsp.sites.operations import MODULE_BASES, TELLING_METHODS, Role, role_of
 from musacoder_lsp.sites.syntax import definition_of, field, text_of
 
 _BUILTINS = frozenset(dir(builtins))
+_TENSOR_LIBRARIES = ("torch", "einops", "jaxtyping")
+# One of these, or of the names that a file has from torch, occurs in all code on tensors.
+_WORDS = frozenset(
+    name.encode() for name in (*TELLING_METHODS, "torch", "Tensor", "forward", "musacoder")
+)
 # Statements whose blocks bind in the scope around them.
 _BLOCKS = frozenset(
     {
@@ -188,6 +194,11 @@ class ModuleNames:
                     self._follow(base) or base for base in binding.bases
                 )
         self._module_classes = {name for name in self._bases if self._derives(name, set())}
+        self._words = _WORDS | {
+            name.encode()
+            for name, dotted in self._names.items()
+            if name in self._module_classes or (dotted or "").startswith(_TENSOR_LIBRARIES)
+        }
 
     def _follow(self, dotted: str) -> str | None:
         first, _, rest = dotted.partition(".")
@@ -245,9 +256,9 @@ class ModuleNames:
                 return False
         return True
 
-    @property
-    def module_classes(self) -> frozenset[str]:
-        return frozenset(self._module_classes)
+    def foreign(self, identifiers: AbstractSet[bytes]) -> bool:
+        """A piece of code with these words cannot be tensor code."""
+        return not self._stars and self._words.isdisjoint(identifiers)
 
     def bases_of(self, name: str) -> tuple[str, ...]:
         return self._bases.get(name, ())

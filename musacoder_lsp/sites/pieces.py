@@ -27,6 +27,8 @@ class Piece:
     digest: bytes
     asked: dict[str, str | bool | None]
     found: tuple[Found, ...] | None = None
+    # It holds no word that tensor code needs, so it was not read.
+    skipped: bool = False
     # Per Site of `found`: its fingerprint, and the names that went into it.
     fingerprints: dict[tuple[str, bool], tuple[str, frozenset[bytes]]] = field(default_factory=dict)
 

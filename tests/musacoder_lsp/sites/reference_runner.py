@@ -13,6 +13,12 @@ import traceback
 import torch
 
 
+def loaded(module: torch.nn.Module, model: torch.nn.Module) -> torch.nn.Module:
+    """The user's module with the parameters that the Reference's has too."""
+    module.load_state_dict(model.state_dict(), strict=False)
+    return module.eval()
+
+
 def run(case: dict) -> str:  # type: ignore[type-arg]
     before = list(sys.path)
     sys.path[:0] = case["roots"]
@@ -29,9 +35,7 @@ def run(case: dict) -> str:  # type: ignore[type-arg]
             out = model(*inputs)
         names = user | {"init": init, "model": model, "inputs": inputs, "out": out, "torch": torch}
         names["same"] = lambda a, b: torch.allclose(a, b, rtol=1e-5, atol=1e-5)
-        names["loaded"] = lambda m: (m.load_state_dict(model.state_dict(), strict=False), m.eval())[
-            1
-        ]
+        names["loaded"] = lambda module: loaded(module, model)
         with torch.no_grad():
             return "" if eval(case["check"], names) else f"{case['check']} is false"
     except Exception:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from musacoder_verifier.reference import Reference
@@ -19,8 +20,8 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 @dataclass(frozen=True)
 class Case:
-    """`code` with a selection «…», a cursor ¦, or the last Site that has a Workload. `check` sees the
-    names of the user's file, `model`, `inputs`, `init`, `out`, and `absent` must not be copied."""
+    """`code` with a selection «…», a cursor ¦, or else its last Site. `check` sees the names of the
+    user's file, `model`, `inputs`, `init`, `out`; `absent` must not be copied."""
 
     code: str
     check: str
@@ -55,7 +56,8 @@ CASES = {
         "class Model(nn.Module):\n    def __init__(self, n):\n        super().__init__()\n"
         "        self.fc = nn.Linear(n, n)\n    def forward(self, x):\n"
         "        return self.fc(x).relu()\n"
-        "def get_inputs():\n    return [torch.randn(2, 3)]\ndef get_init_inputs():\n    return [3]\n",
+        "def get_inputs():\n    return [torch.randn(2, 3)]\n"
+        "def get_init_inputs():\n    return [3]\n",
         "same(out, loaded(Model(3))(*inputs))",
     ),
     "kernelbench under another name": Case(
@@ -69,7 +71,8 @@ CASES = {
         "same(out, net(*inputs))",
     ),
     "latin-1 coding line": Case(
-        "def net(x):\n    return torch.relu(x) + len('é')\ndef get_inputs():\n    return [torch.ones(3)]\n",
+        "def net(x):\n    return torch.relu(x) + len('é')\n"
+        "def get_inputs():\n    return [torch.ones(3)]\n",
         "same(out, net(*inputs))",
         header="# -*- coding: latin-1 -*-\nimport torch\n",
     ),
@@ -90,9 +93,7 @@ CASES = {
         "same(out, Model()(inputs[0], y=inputs[1]))",
     ),
     "function with helpers and constants": Case(
-        "UNUSED = open('/nonexistent')\n"
-        if False
-        else "K = 3\nJ = K * 2\nUNUSED = 5\n"
+        "K = 3\nJ = K * 2\nUNUSED = 5\n"
         "def other(x):\n    return x\ndef helper(x):\n    return x * J\n"
         "# musacoder: x: f32[B, 3], B=2, alpha=0.5\n"
         "def f(x: torch.Tensor, alpha):\n    return torch.relu(helper(x)) * alpha\n",
@@ -186,8 +187,9 @@ CASES = {
     ),
     "selection with attributes": Case(
         MLP.format(
-            "«y = F.silu(self.up(x)).mean() * self.rate\n        y = x * self.scale * y + self.shift"
-            "\n        y = y.masked_fill(self.mask, 0.0)»\n        return y * gain"
+            "«y = F.silu(self.up(x)).mean() * self.rate\n"
+            "        y = x * self.scale * y + self.shift\n"
+            "        y = y.masked_fill(self.mask, 0.0)»\n        return y * gain"
         ),
         "same(out * 2, loaded(Mlp(8))(*inputs)) and not hasattr(model, 'unused')",
         absent=("unused",),
@@ -240,7 +242,8 @@ CASES = {
         "same(out, f(*inputs))",
     ),
     "conditional import": Case(
-        "# musacoder: x: f32[3]\ndef f(x: torch.Tensor):\n    return x.relu() * math.pi * fast(x)\n",
+        "# musacoder: x: f32[3]\ndef f(x: torch.Tensor):\n"
+        "    return x.relu() * math.pi * fast(x)\n",
         "same(out, f(*inputs))",
         header="import torch\ntry:\n    import nonexistent_module\nexcept ImportError:\n"
         "    import math\n    def fast(x):\n        return 2\n",
@@ -285,6 +288,11 @@ def reference_of(case: Case) -> tuple[Reference, str]:
     return built, plain
 
 
+def _job(reference: Reference, user: str, check: str) -> dict[str, Any]:
+    roots = list(reference.import_roots)
+    return {"source": reference.source, "user": user, "check": check, "roots": roots}
+
+
 @pytest.fixture(scope="module")
 def results() -> dict[str, str]:
     """What went wrong with each case; all run in one process, because importing torch is slow."""
@@ -294,17 +302,15 @@ def results() -> dict[str, str]:
             reference, user = reference_of(case)
         except AssertionError:
             continue  # its own test shows why
-        cases.append((name, {"source": reference.source, "user": user.lstrip("\ufeff"),
-                             "check": case.check, "roots": list(reference.import_roots)}))  # fmt: skip
+        cases.append((name, _job(reference, user.lstrip("\ufeff"), case.check)))
     for path in sorted(EXAMPLES.glob("*.py")):
         text = path.read_text()
         for site in find_sites(text, str(path)):
             built = build_reference(site, text, str(path), roots=[EXAMPLES])
             if isinstance(built, Reference):
                 small = built.source.replace("2048", "64").replace("(4096, 1024)", "(64, 32)")
-                cases.append((f"{path.name}: {site.name}", {
-                    "source": small, "user": "", "check": "out is not None",
-                    "roots": list(built.import_roots)}))  # fmt: skip
+                job = _job(built, "", "out is not None") | {"source": small}
+                cases.append((f"{path.name}: {site.name}", job))
     runner = Path(__file__).with_name("reference_runner.py")
     done = subprocess.run(
         [sys.executable, str(runner)],
