@@ -12,13 +12,13 @@ from musacoder_verifier import content_key, measurement_lock, probe
 from musacoder_verifier.backends.base import Backend
 from musacoder_verifier.build_request import Artefact
 from musacoder_verifier.candidate import Candidate
+from musacoder_verifier.lanes import symbols
 from musacoder_verifier.policy import legal, may_show_speedup, status
 from musacoder_verifier.reference import Reference
 from musacoder_verifier.settings import VerifierSettings, VerifyOptions
-from musacoder_verifier.lanes import symbols
 from musacoder_verifier.stages import baseline as baselines
-from musacoder_verifier.stages import compile as compiling
 from musacoder_verifier.stages import collect, correctness, legality, pair, timing
+from musacoder_verifier.stages import compile as compiling
 from musacoder_verifier.stages.side import Deadline, InfraFault, StageStop
 from musacoder_verifier.verdict import (
     CompileReport,

@@ -32,6 +32,7 @@ struct Function {
   PyObject* name;
   PyObject* doc;
   PyObject* module;
+  Py_ssize_t calls; // of the Candidate's own code; legality asks whether there were any
 };
 
 constexpr size_t kMaxArguments = 64;
@@ -222,6 +223,7 @@ PyObject* function_call(PyObject* object, PyObject* const* arguments, size_t fla
       Arena arena;
       if (place(overload, arguments, positional, keywords, placed) &&
           convert_all(overload, placed, convert, values, arena)) {
+        ++self->calls;
         return invoke(*overload.function, values);
       }
     }
@@ -255,6 +257,7 @@ PyMemberDef function_members[] = {
     {"__qualname__", T_OBJECT, offsetof(Function, name), READONLY, nullptr},
     {"__doc__", T_OBJECT, offsetof(Function, doc), READONLY, nullptr},
     {"__module__", T_OBJECT, offsetof(Function, module), READONLY, nullptr},
+    {"__calls__", T_PYSSIZET, offsetof(Function, calls), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr},
 };
 
@@ -326,6 +329,7 @@ PyObject* make_function(const std::vector<const mc_function*>& functions, PyObje
   self->name = PyUnicode_InternFromString(name.c_str());
   self->doc = PyUnicode_DecodeUTF8(doc.data(), static_cast<Py_ssize_t>(doc.size()), "replace");
   self->module = Py_NewRef(module_name);
+  self->calls = 0;
   return reinterpret_cast<PyObject*>(self);
 }
 

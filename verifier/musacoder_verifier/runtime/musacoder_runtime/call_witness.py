@@ -19,6 +19,7 @@ class CallWitness:
     def __init__(self, extensions: Iterable[Any]) -> None:
         self._objects: set[int] = set()
         self._codes: set[Any] = set()
+        self._counting: list[Any] = []  # functions of the fast lane, which count their calls
         self._kept: list[Any] = []  # an id means something only while its object lives
         self.complete = True
         for extension in extensions:
@@ -33,6 +34,8 @@ class CallWitness:
             self._codes.add(value.__code__)
         elif isinstance(value, BuiltinFunctionType):
             self._objects.add(id(value))
+        elif isinstance(getattr(value, "__calls__", None), int):
+            self._counting.append(value)
         elif isinstance(value, type):
             for member in vars(value).values():
                 if callable(member):
@@ -45,6 +48,7 @@ class CallWitness:
 
     def run(self, function: Callable[[], Any]) -> Any:
         """function(), its calls counted in this thread and in those that it starts."""
+        before = sum(function.__calls__ for function in self._counting)
         threading.setprofile(self._see)
         _set_profile(self._see)
         try:
@@ -52,6 +56,7 @@ class CallWitness:
         finally:
             _set_profile(None)
             threading.setprofile(None)
+            self.calls += sum(function.__calls__ for function in self._counting) - before
 
     def _see(self, frame: Any, event: str, argument: Any) -> None:
         if (event == "c_call" and id(argument) in self._objects) or (
