@@ -1,0 +1,1 @@
+"""Printer of C++17 with OpenMP."""

@@ -1,0 +1,34 @@
+"""synth as an Engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from musacoder_inference.engines.base import Declined, Event, Generated, GenerationRequest, Progress
+from musacoder_inference.engines.synth.ir import NotCovered
+from musacoder_inference.engines.synth.write import write
+
+
+class SynthEngine:
+    """Writes kernels by rules. The same request always gives the same text, so one turn is all."""
+
+    name = "synth"
+    label = "synth (no model)"
+    max_turns = 1
+
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[Event]:
+        """Yields Progress, then one Generated or one Declined."""
+        yield Progress("writing")
+        if request.graph is None:
+            yield Declined(request.graph_error or "the Reference has no operator graph")
+            return
+        try:
+            # The work is pure Python of some milliseconds; in a thread it leaves the loop free.
+            source = await asyncio.to_thread(
+                write, request.reference, request.graph, request.backend
+            )
+        except NotCovered as reason:
+            yield Declined(str(reason))
+            return
+        yield Generated(source)

@@ -1,0 +1,39 @@
+"""The pure function behind the engine: graph and Reference in, Candidate text out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from musacoder_inference.engines.base import BackendName
+from musacoder_inference.engines.synth.cpu.source import ENTRY, print_source
+from musacoder_inference.engines.synth.from_graph import read_graph
+from musacoder_inference.engines.synth.fuse import fuse
+from musacoder_inference.engines.synth.ir import NotCovered
+from musacoder_inference.engines.synth.module import wrap
+
+_NAMES = {"cpu": "C++", "cuda": "CUDA", "musa": "MUSA"}
+
+
+def write(reference: str, graph: Mapping[str, Any], backend: BackendName) -> str:
+    """The module with `class ModelNew`; raises NotCovered with one line for the user."""
+    if backend not in _NAMES:
+        raise NotCovered(f"backend {backend} is not covered by synth")
+    program, described = read_graph(graph)
+    kernels = fuse(program)
+    source = print_source(program, kernels)
+    load = _load_cpu(source)
+    return wrap(reference, graph, program, described, load, _NAMES[backend])
+
+
+def _load_cpu(source: str) -> str:
+    return f'''_source = r"""
+{source}"""
+
+_kernels = load_inline(
+    name="synth_kernels",
+    cpp_sources=_source,
+    functions=["{ENTRY}"],
+    extra_cflags=["-O3", "-march=native", "-fopenmp"],
+    extra_ldflags=["-fopenmp"],
+)'''
