@@ -210,7 +210,7 @@ PyObject* raise_mismatch(const Function* self, PyObject* const* arguments, Py_ss
 
 PyObject* function_call(PyObject* object, PyObject* const* arguments, size_t flags,
                         PyObject* keywords) {
-  const auto* self = reinterpret_cast<Function*>(object);
+  auto* self = reinterpret_cast<Function*>(object);
   const Py_ssize_t positional = PyVectorcall_NARGS(flags);
   PyObject* placed[kMaxArguments + 1];
   mc_value values[kMaxArguments + 1];
