@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 from musacoder_inference.engines.synth.dtypes import is_float
 from musacoder_inference.engines.synth.from_graph.builder import (
