@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from musacoder_lsp.sites.flow import OTHER, SCALAR, UNKNOWN, Flow, Value, annotated
+from musacoder_lsp.sites.flow import Flow
+from musacoder_lsp.sites.hints import annotated
 from musacoder_lsp.sites.names import ModuleNames
 from musacoder_lsp.sites.signature import parameter_nodes
 from musacoder_lsp.sites.syntax import definition_of, field, text_of
+from musacoder_lsp.sites.value import OTHER, SCALAR, UNKNOWN, Value
 
 _CONTAINERS = frozenset({"torch.nn.ModuleList", "torch.nn.ModuleDict"})
 

@@ -14,13 +14,15 @@ from tree_sitter import Node
 
 from musacoder_lsp.sites import classes
 from musacoder_lsp.sites.comments import comments_start, definition_comments
-from musacoder_lsp.sites.flow import OTHER, SCALAR, SELF, TENSOR, UNKNOWN, Flow, Value, annotated
+from musacoder_lsp.sites.flow import Flow
+from musacoder_lsp.sites.hints import annotated
 from musacoder_lsp.sites.names import ModuleNames, base_names, dotted_text
 from musacoder_lsp.sites.operations import Role
 from musacoder_lsp.sites.scoping import assigned_names
 from musacoder_lsp.sites.signature import Parameter, parameter_nodes, parameters
 from musacoder_lsp.sites.site import Kind
 from musacoder_lsp.sites.syntax import definition_of, field, text_of
+from musacoder_lsp.sites.value import OTHER, SCALAR, SELF, TENSOR, UNKNOWN, Value
 from musacoder_lsp.sites.workload import (
     Annotations,
     Problem,
@@ -68,6 +70,7 @@ class _Discovery:
         self._data = data
         self._names = names
         self._tests = tests
+        self._attributes: dict[int, Mapping[str, Value]] = {}
 
     def scan(self, node: Node, prefix: str, in_class: Node | None) -> Iterator[Found]:
         definition = definition_of(node)
@@ -137,7 +140,7 @@ class _Discovery:
         inherits: str | None = None
         signature: tuple[Parameter, ...] = ()
         if forward is not None:
-            attributes = classes.attributes(definition, self._data, self._names)
+            attributes = self._attributes_of(definition)
             operations = self._module_operations(own, attributes)
             if not operations:
                 return None
@@ -217,7 +220,7 @@ class _Discovery:
         attributes: Mapping[str, Value] = {}
         is_method = in_class is not None and not _is_static(outer, self._data)
         if in_class is not None and is_method:
-            attributes = classes.attributes(in_class, self._data, self._names)
+            attributes = self._attributes_of(in_class)
         comments = definition_comments(outer, definition, self._data)
         annotations = parse_annotations(comments)
         told = {n for n, spec in annotations.inputs.items() if isinstance(spec, TensorSpec)}
@@ -265,6 +268,12 @@ class _Discovery:
                 if resolved.startswith(("triton.", "numba.", "pytest.", "tilelang.", "jax.")):
                     return True
         return False
+
+    def _attributes_of(self, definition: Node) -> Mapping[str, Value]:
+        if definition.id not in self._attributes:
+            found = classes.attributes(definition, self._data, self._names)
+            self._attributes[definition.id] = found
+        return self._attributes[definition.id]
 
     # Both ------------------------------------------------------------------------------------
 

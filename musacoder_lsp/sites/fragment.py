@@ -13,15 +13,16 @@ from tree_sitter import Node
 
 from musacoder_lsp.sites import classes
 from musacoder_lsp.sites.comments import definition_comments, statement_comments
-from musacoder_lsp.sites.discover import read_function, required
-from musacoder_lsp.sites.flow import UNKNOWN, Flow, Value
+from musacoder_lsp.sites.discover import required
+from musacoder_lsp.sites.enclosing import Enclosing, locals_around
 from musacoder_lsp.sites.init_slice import InitSlice, own_attributes, slice_init, uses_bare
-from musacoder_lsp.sites.names import ModuleNames, base_names, targets
+from musacoder_lsp.sites.names import targets
 from musacoder_lsp.sites.operations import Role
 from musacoder_lsp.sites.scoping import assigned_names, loads
 from musacoder_lsp.sites.signature import Parameter, parameters
 from musacoder_lsp.sites.site import Refused
 from musacoder_lsp.sites.syntax import ancestors, field, text_of, walk
+from musacoder_lsp.sites.value import UNKNOWN, Value
 from musacoder_lsp.sites.workload import (
     Annotations,
     Comment,
@@ -40,18 +41,6 @@ _JUMPS = {
 }
 _LOOPS = ("for_statement", "while_statement")
 _LITERALS = ("integer", "float", "true", "false", "none", "string", "unary_operator")
-
-
-@dataclass(frozen=True, slots=True)
-class Enclosing:
-    """The function around a fragment, and its class when it is a method."""
-
-    outer: Node
-    function: Node
-    owner: Node | None
-    self_text: str | None
-    is_module: bool
-    flow: Flow
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,47 +63,6 @@ class Fragment:
     missing: tuple[str, ...]
 
 
-def enclosing_function(node: Node, data: bytes, names: ModuleNames) -> Enclosing | None:
-    """The innermost function around (or at) the node, read through."""
-    function = next((n for n in (node, *ancestors(node)) if n.type == "function_definition"), None)
-    if function is None:
-        return None
-    outer = function
-    if function.parent is not None and function.parent.type == "decorated_definition":
-        outer = function.parent
-    owner: Node | None = None
-    block = outer.parent
-    if block is not None and block.parent is not None and block.parent.type == "class_definition":
-        owner = block.parent
-    attributes: dict[str, Value] = {}
-    self_text: str | None = None
-    is_module = False
-    if owner is not None and b"staticmethod" not in data[outer.start_byte : function.start_byte]:
-        attributes = classes.attributes(owner, data, names)
-        self_text = classes.self_name(function, data)
-        bases = [names.resolve(b) or b for b in base_names(owner, data)]
-        is_module = any(names.is_module_class(base) for base in bases) or "forward" in (
-            classes.methods(owner, data)
-        )
-    comments = definition_comments(outer, function, data)
-    told = {
-        name
-        for name, spec in parse_annotations(comments).inputs.items()
-        if isinstance(spec, TensorSpec)
-    }
-    flow = read_function(
-        function,
-        data,
-        names,
-        attributes,
-        forward=is_module and _name(function, data) == "forward",
-        method=self_text is not None,
-        tensors=told,
-        record=True,
-    )
-    return Enclosing(outer, function, owner, self_text, is_module, flow)
-
-
 def plan(enclosing: Enclosing, nodes: Sequence[Node], data: bytes) -> Fragment | Refused:
     """Works out the fragment made of one expression, or of statements of one block."""
     return _Planner(enclosing, nodes, data).plan()
@@ -132,7 +80,7 @@ class _Planner:
         self._parameters = {p.name: p for p in parameters(self._function, data)}
         self._body = field(self._function, "body") or self._function
         self._local = assigned_names(self._body, data) | self._parameters.keys()
-        self._outer_local = _locals_around(self._function, data)
+        self._outer_local = locals_around(self._function, data)
         self._annotations = self._read_annotations()
         self._inputs: dict[str, Spec | None] = {}
         self._constants: dict[str, str] = {}
@@ -435,19 +383,3 @@ def _written_in_place(call: Node, data: bytes) -> Node | None:
     text = text_of(name, data) if name is not None else ""
     in_place = text.endswith("_") and not text.endswith("__")
     return field(function, "object") if in_place else None
-
-
-def _locals_around(function: Node, data: bytes) -> set[str]:
-    """Names that functions around this one bind."""
-    found: set[str] = set()
-    for ancestor in ancestors(function):
-        if ancestor.type == "function_definition":
-            body = field(ancestor, "body")
-            found |= {p.name for p in parameters(ancestor, data)}
-            found |= assigned_names(body, data) if body is not None else set()
-    return found
-
-
-def _name(function: Node, data: bytes) -> str:
-    name = field(function, "name")
-    return text_of(name, data) if name is not None else ""

@@ -19,9 +19,8 @@ from musacoder_lsp.sites.syntax import definition_of, field, text_of
 _BUILTINS = frozenset(dir(builtins))
 _TENSOR_LIBRARIES = ("torch", "einops", "jaxtyping")
 # One of these, or of the names that a file has from torch, occurs in all code on tensors.
-_WORDS = frozenset(
-    name.encode() for name in (*TELLING_METHODS, "torch", "Tensor", "forward", "musacoder")
-)
+_WORDS = frozenset({b"torch", b"Tensor", b"forward", b"musacoder"})
+_METHODS = frozenset(name.encode() for name in TELLING_METHODS)
 # Statements whose blocks bind in the scope around them.
 _BLOCKS = frozenset(
     {
@@ -194,11 +193,13 @@ class ModuleNames:
                     self._follow(base) or base for base in binding.bases
                 )
         self._module_classes = {name for name in self._bases if self._derives(name, set())}
-        self._words = _WORDS | {
+        own = {
             name.encode()
             for name, dotted in self._names.items()
             if name in self._module_classes or (dotted or "").startswith(_TENSOR_LIBRARIES)
         }
+        # `x.softmax()` alone tells a tensor only where there are tensors at all.
+        self._words = _WORDS | own | (_METHODS if own or "Tensor" in self._names else frozenset())
 
     def _follow(self, dotted: str) -> str | None:
         first, _, rest = dotted.partition(".")

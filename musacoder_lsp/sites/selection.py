@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from tree_sitter import Node
 
 from musacoder_lsp.sites.document import Document
-from musacoder_lsp.sites.flow import Operation
-from musacoder_lsp.sites.fragment import Enclosing, Fragment, enclosing_function, plan
+from musacoder_lsp.sites.enclosing import Enclosing, enclosing_function
+from musacoder_lsp.sites.fragment import Fragment, plan
 from musacoder_lsp.sites.names import ModuleNames
 from musacoder_lsp.sites.operations import Role
 from musacoder_lsp.sites.site import Kind, Refused, Site
 from musacoder_lsp.sites.syntax import ancestors, definition_of, field, innermost, text_of
+from musacoder_lsp.sites.value import Operation
 
 _OUTSIDE = Refused("A call or a selection becomes a kernel only inside a function or method.")
 
