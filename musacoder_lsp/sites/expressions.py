@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tree_sitter import Node
 
@@ -186,7 +186,21 @@ class Expressions:
         return UNKNOWN
 
     def _operator(self, node: Node) -> Value:
-        results = [self.value(child) for child in node.named_children]
+        """A chain such as `a + b + c` is as deep as it is long, so it is not read by recursion."""
+        chain = [node]
+        while (left := child_of(chain[-1], "left")) and left.type == "binary_operator":
+            chain.append(left)
+        result: Value | None = None
+        for link in reversed(chain):
+            operands = link.named_children if result is None else link.named_children[1:]
+            results = [] if result is None else [result]
+            results += [self.value(operand) for operand in operands]
+            result = self._operated(link, results)
+            if self.expressions is not None:
+                self.expressions[link.start_byte, link.end_byte] = result
+        return result or UNKNOWN
+
+    def _operated(self, node: Node, results: Sequence[Value]) -> Value:
         operator = child_of(node, "operator")
         if operator is None:
             operator = next((c for c in node.children if not c.is_named), None)

@@ -19,6 +19,7 @@ from musacoder_lsp.sites.selection import Place, call_site, enclosing_definition
 from musacoder_lsp.sites.site import Refused, Site
 from musacoder_lsp.sites.syntax import definition_of, error_ranges, parse, reparse
 
+_TOO_DEEP = Refused("The code here is nested too deeply to be taken apart.")
 # Below this the cache of pieces is left alone: pieces of the text before the last edit are reused
 # when the edit is undone.
 _CACHE_SLACK = 256
@@ -74,7 +75,12 @@ class SiteIndex:
     def call_at(self, offset: int) -> Site | Refused:
         """The innermost tensor operation around the offset."""
         place = self._place()
-        return place if isinstance(place, Refused) else call_site(place, offset)
+        if isinstance(place, Refused):
+            return place
+        try:
+            return call_site(place, offset)
+        except RecursionError:
+            return _TOO_DEEP
 
     def selection(self, start: int, end: int) -> Site | Refused:
         """A Site of the statements that the range touches, or of the expression that it covers; a
@@ -87,7 +93,10 @@ class SiteIndex:
             for site in self._sites:
                 if (site.start, site.end) == definition:
                     return site
-        return selection_site(place, start, end)
+        try:
+            return selection_site(place, start, end)
+        except RecursionError:
+            return _TOO_DEEP
 
     def _place(self) -> Place | Refused:
         if self._tree is None:
@@ -188,7 +197,11 @@ class SiteIndex:
         node = place.node
         if node.type.endswith("import_statement") or node.type == "expression_statement":
             return ()
-        found = discover(node, self._document.data, names, tests=self._tests)
+        try:
+            found = discover(node, self._document.data, names, tests=self._tests)
+        except RecursionError:
+            # Nested beyond what any person writes, such as generated tables.
+            return ()
         return tuple(_relative(item, place.start, self._document.data) for item in found)
 
     def _merge(

@@ -47,6 +47,8 @@ def build_reference(
         modules, training = _write(draft, site, document, root, workspace)
     except CannotBuild as error:
         return error.result
+    except RecursionError:
+        return Unbuildable(f"{site.name} is nested too deeply to be taken apart.")
     imports = workspace.imports(modules)
     return Reference(
         draft.source,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from site_markers import HEADER
 
-from musacoder_lsp.sites import Edit, Site, SiteIndex, find_sites
+from musacoder_lsp.sites import Edit, Site, SiteIndex, build_reference, find_sites
 from musacoder_lsp.sites.document import Document, apply_edits
 from musacoder_lsp.sites.syntax import parse, reparse
 
@@ -103,6 +103,34 @@ def test_empty_and_binary_texts_have_no_sites(text: str) -> None:
     assert index.sites() == ()
     assert [s.name for s in index.update(FILE)] == ["Net", "scale"]
     assert index.update(text) == ()
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        " + ".join(["x"] * 3000),
+        "(" * 2000 + "x" + ")" * 2000,
+        "[" * 500 + "x" + "]" * 500,
+        "-" * 3000 + "x",
+        "x" + ".relu()" * 2000,
+        "x if x else " * 1000 + "x",
+        "lambda: " * 1000 + "x",
+    ],
+)
+def test_deep_nesting_is_survived(expression: str) -> None:
+    text = FILE + f"\n\ndef deep(x: torch.Tensor):\n    y = torch.exp(x)\n    z = {expression}\n"
+    index = SiteIndex(text)
+    assert ids(index.sites())[:2] == ["module:Net", "function:scale"]
+    place = text.index("    z = ")
+    index.call_at(place + 8)
+    index.selection(place, len(text))
+    for site in index.sites():
+        build_reference(replace(site, missing=()), text, None)
+
+
+def test_a_long_sum_is_read() -> None:
+    text = HEADER + "def f(x: torch.Tensor):\n    return x" + " + x" * 3000 + "\n"
+    assert find_sites(text)[0].operations == ("add",)
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
