@@ -47,9 +47,6 @@ def enter(request: dict[str, Any], fds: Sequence[int], status: socket.socket) ->
         os._exit(0)
     namespaced = report.get("pid_namespace") == "on"
     status.send(json.dumps({"init": namespaced}).encode())
-    if not status.recv(16):  # the zygote's "go": it has reaped our parent and taken its place
-        os._exit(0)
-    linux.die_with_parent(signal.SIGKILL if namespaced else signal.SIGTERM)
     linux.adopt_orphans()
     if request["sandbox"]:
         sandbox.furnish(report, memory_bytes=asked.memory_bytes, process_count=asked.process_count)
@@ -110,7 +107,7 @@ class _Supervisor:
                 poller.unregister(self._output)
             if self._wake in ready and signal.SIGTERM in os.read(self._wake, 4096):
                 break
-            if self._status.fileno() in ready:  # the zygote says nothing here: it is gone
+            if self._status.fileno() in ready and not self._follow_zygote():
                 break
             now = time.monotonic()
             if now >= next_watch:
@@ -126,6 +123,16 @@ class _Supervisor:
         if os.getpid() != 1:
             process_tree.kill_descendants()
         os._exit(0)
+
+    def _follow_zygote(self) -> bool:
+        """Takes the zygote's one word, that it has reaped the process between and is the parent
+        of this one now. False when its end is closed: it is gone."""
+        with contextlib.suppress(ConnectionResetError):
+            if self._status.recv(16):
+                # Only now: the death of the process between would have counted.
+                linux.die_with_parent(signal.SIGKILL if os.getpid() == 1 else signal.SIGTERM)
+                return True
+        return False
 
     def _breach(self, late: bool) -> str | None:
         if late:
