@@ -226,9 +226,14 @@ class _Discovery:
         told = {n for n, spec in annotations.inputs.items() if isinstance(spec, TensorSpec)}
         flow = self._read(definition, attributes, method=is_method, tensors=told)
         computed = [op for op in flow.operations if op.role is Role.COMPUTE]
+        signature = parameters(definition, self._data)[1 if is_method else 0 :]
+        if flow.calls_parameter or any(
+            flow.parameters[p.name] == OTHER and required(p) for p in signature
+        ):
+            # A function, a model, a configuration: no comment can give it.
+            return None
         if flow.trains or not flow.tensor_parameters or all(op.outside for op in computed):
             return None
-        signature = parameters(definition, self._data)[1 if is_method else 0 :]
         return self._found(
             "function",
             name,
@@ -351,7 +356,7 @@ def read_function(
         value = annotated(annotation, data, names, {}) if annotation is not None else None
         if value is None:
             value = _by_default(field(node, "value"), forward)
-        values[name] = TENSOR if name in tensors else UNKNOWN if value == OTHER else value
+        values[name] = TENSOR if name in tensors else value
     flow = Flow(data, names, values, attributes, record=record)
     if body is None:
         return flow
@@ -387,6 +392,10 @@ def missing_inputs(signature: Sequence[Parameter], annotations: Annotations) -> 
         if isinstance(spec, TensorSpec) and spec.dtype.startswith("int") and spec.high is None:
             missing.append(parameter.name)
         missing += annotations.unbound(spec)
+    stars = [p.name for p in signature if p.kind == "*" and annotations.spec(p.name) is None]
+    if stars and len(signature) == sum(1 for p in signature if p.kind in ("*", "**")):
+        # Whatever comes in, comes in there.
+        missing += stars
     return list(dict.fromkeys(missing))
 
 

@@ -54,7 +54,8 @@ class Expressions:
         self._names = names
         self.values: dict[str, Value] = dict(values)
         self._attributes = attributes or {}
-        self._parameters = frozenset(values)
+        self.parameters = dict(values)
+        self.calls_parameter = False
         self.operations: list[Operation] = []
         self.trains = False
         self.tensor_parameters: set[str] = {
@@ -285,6 +286,8 @@ class Expressions:
         if function.type == "attribute":
             return self._method_call(node, function, arguments)
         callee = self.value(function)
+        if callee in (UNKNOWN, OTHER) and text_of(function, self._data) in self.parameters:
+            self.calls_parameter = True
         results = self._arguments(arguments)
         if callee.kind == "module":
             return self._outside_call(node, _last(callee.dotted) or "module", results)
@@ -410,7 +413,7 @@ class Expressions:
         if node.type == "identifier":
             name = text_of(node, self._data)
             self.values[name] = TENSOR
-            if name in self._parameters:
+            if name in self.parameters:
                 self.tensor_parameters.add(name)
             if self.expressions is not None:
                 self.expressions[node.start_byte, node.end_byte] = TENSOR

@@ -137,6 +137,12 @@ class _Planner:
             for inner in walk(node):
                 if inner.type in _JUMPS:
                     return Refused(f"The selection {_JUMPS[inner.type]}, so it cannot run alone.")
+                if inner.type == "identifier" and text_of(inner, self._data) == "super":
+                    return Refused("The selection calls super(), which only its own class can.")
+                owner = field(inner, "left") if inner.type.endswith("assignment") else None
+                if owner is not None and self._is_own(owner):
+                    name = text_of(owner, self._data)
+                    return Refused(f"The selection changes `{name}`; a kernel keeps no state.")
                 returns = inner.type == "return_statement" and inner != self._nodes[-1]
                 if returns and not self._inside_nested(inner):
                     return Refused("The selection returns in the middle; select less.")
@@ -145,6 +151,13 @@ class _Planner:
                 ):
                     return Refused("The selection leaves a loop that is not selected.")
         return None
+
+    def _is_own(self, target: Node) -> bool:
+        """`self.X`, or a part of it."""
+        node: Node | None = target
+        while node is not None and node.type in ("attribute", "subscript"):
+            node = field(node, "object") or field(node, "value")
+        return node is not None and node != target and text_of(node, self._data) == self._self
 
     def _inside_nested(self, node: Node) -> bool:
         for ancestor in ancestors(node):

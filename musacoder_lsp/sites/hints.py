@@ -10,9 +10,12 @@ from musacoder_lsp.sites.names import ModuleNames, dotted_text
 from musacoder_lsp.sites.operations import Role, role_of
 from musacoder_lsp.sites.syntax import field as child_of
 from musacoder_lsp.sites.syntax import text_of
-from musacoder_lsp.sites.value import OTHER, SCALAR, TENSOR, TENSORS, Value
+from musacoder_lsp.sites.value import OTHER, SCALAR, SHAPE, TENSOR, TENSORS, Value
 
 _ANNOTATED_SCALARS = frozenset({"int", "float", "bool", "str", "bytes", "complex"})
+_TORCH_SCALARS = frozenset(
+    {"torch.dtype", "torch.device", "torch.Size", "torch.layout", "torch.memory_format"}
+)
 _LISTS = frozenset({"list", "tuple", "List", "Tuple", "Sequence", "Iterable"})
 
 
@@ -41,7 +44,11 @@ def annotated(
             )
         ]
         if dotted and dotted.rpartition(".")[2] in _LISTS:
-            return TENSORS if any(v in (TENSOR, TENSORS) for v in inner) else OTHER
+            if any(value in (TENSOR, TENSORS) for value in inner):
+                return TENSORS
+            return SHAPE if all(value in (SCALAR, SHAPE, None) for value in inner) else OTHER
+        if dotted and dotted.rpartition(".")[2] == "Literal":
+            return SCALAR
         if dotted and dotted.rpartition(".")[2] in ("Optional", "Union", "Annotated"):
             return TENSOR if TENSOR in inner else next((v for v in inner if v), None)
         return OTHER
@@ -64,6 +71,8 @@ def _type_named(dotted: str, names: ModuleNames, local: Mapping[str, Value]) -> 
     if resolved is None and dotted in ("Tensor", "torch.Tensor"):
         # Under `TYPE_CHECKING`, or a star import: nothing else is called so.
         return TENSOR
-    if dotted in _ANNOTATED_SCALARS:
+    if dotted in _ANNOTATED_SCALARS or resolved in _TORCH_SCALARS:
         return SCALAR
-    return OTHER if resolved or dotted in ("None", "dict", "object") else None
+    if resolved is None or resolved.endswith(".Any"):
+        return OTHER if dotted in ("dict", "set", "type") else None
+    return OTHER

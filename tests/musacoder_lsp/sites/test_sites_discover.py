@@ -77,6 +77,9 @@ def test_local_import() -> None:
         "import torch, dataclasses\n@dataclasses.dataclass\nclass C:\n    t: torch.Tensor\n",
         "import torch\nclass Op(torch.autograd.Function):\n    @staticmethod\n"
         "    def forward(ctx, x):\n        return torch.relu(x)\n",
+        "import torch\ndef predict(model, x: torch.Tensor):\n    return model(x).softmax(-1)\n",
+        "import torch\ndef f(x: torch.Tensor, act: torch.nn.Module):\n    return act(x) * 2\n",
+        "import torch\nfrom cfg import Cfg\ndef f(x: torch.Tensor, c: Cfg):\n    return x * c.k\n",
         "import torch.nn as nn\nclass Base(nn.Module):\n    def forward(self, x):\n"
         "        raise NotImplementedError\n",
         "import torch.nn as nn\nclass Empty(nn.Module):\n    pass\n",

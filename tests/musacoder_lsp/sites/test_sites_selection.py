@@ -62,6 +62,7 @@ def test_no_call_here(text: str, reason: str) -> None:
         ("«if n:\n        return x\n    y = x @ w»\n    return y", "returns in the middle"),
         ("for i in n:\n        «y = x @ w\n        break»", "leaves a loop"),
         ("«yield x @ w»", "yields"),
+        ("«y = super().f(x @ w)»\n    return y", "calls super()"),
         ("«global z\n    z = x @ w»", "changes a global name"),
     ],
 )
@@ -69,6 +70,16 @@ def test_selections_that_cannot_run_alone(body: str, reason: str) -> None:
     _, refused = selected(FUNCTION.format(body))
     assert isinstance(refused, Refused), refused
     assert reason in refused.reason
+
+
+def test_a_kernel_keeps_no_state() -> None:
+    text = HEADER + (
+        "class N(nn.Module):\n    def __init__(self):\n        self.last = None\n"
+        "    def forward(self, x):\n        «self.last = x * 2»\n        return x\n"
+    )
+    _, refused = selected(text)
+    assert isinstance(refused, Refused)
+    assert "changes `self.last`" in refused.reason
 
 
 def test_a_loop_may_be_left_when_it_is_selected() -> None:

@@ -177,6 +177,26 @@ def test_a_comment_apart_belongs_to_nobody() -> None:
     assert find_sites(HEADER + code)[0].missing == ("x",)
 
 
+@pytest.mark.parametrize(
+    "annotation, value",
+    [
+        ("torch.dtype", "torch.float16"),
+        ("tuple[int, ...]", "(0, 1)"),
+        ("Literal['sum', 'mean']", "'sum'"),
+        ("int | None", "None"),
+    ],
+)
+def test_values_that_are_no_tensors(annotation: str, value: str) -> None:
+    code = f"# musacoder: x: f32[2], v={value}\ndef f(x: torch.Tensor, v: {annotation}):\n"
+    (site,) = find_sites(HEADER + code + "    return torch.exp(x)\n")
+    assert (site.missing, site.workload_origin) == ((), "annotation")
+
+
+def test_starred_inputs_are_asked_for() -> None:
+    code = "class N(nn.Module):\n    def forward(self, *xs):\n        return torch.stack(xs)\n"
+    assert find_sites(HEADER + code)[0].missing == ("xs",)
+
+
 def test_names_that_fit_nothing_are_a_problem() -> None:
     code = "# musacoder: x: f32[2], xx: f32[2]\ndef f(x: torch.Tensor):\n    return x * 2\n"
     (site,) = find_sites(HEADER + code)
