@@ -195,6 +195,16 @@ async def test_output_is_bounded_and_its_end_is_kept(worker: Worker) -> None:
     assert child.stderr_tail() == tail
 
 
+async def test_what_c_code_prints_is_kept(worker: Worker) -> None:
+    code = "import ctypes; ctypes.CDLL(None).printf(b'from a kernel')"
+    async with running(worker, code) as child:
+        await child.receive()
+        await child.exited.wait()
+        assert child.stderr_tail() == "from a kernel"
+    died = await death(worker, f"{code[:-2]}\\n'); import os; os._exit(1)")
+    assert died.stderr_tail == "from a kernel\n"
+
+
 async def test_output_that_is_no_text_raises_nothing_in_the_child(worker: Worker) -> None:
     async with running(worker, "print('\\ud800'); import os; os.write(2, b'\\xff')") as child:
         assert await child.receive() == {"done": True}

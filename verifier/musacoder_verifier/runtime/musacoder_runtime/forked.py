@@ -62,6 +62,7 @@ def _set_up(
     faulthandler.enable(file=2)
     # Lines reach the log before a crash; what is not text of this encoding does not raise.
     sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
+    linux.line_buffer_c_output()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.enable()
     report["limits"] = limits.apply(asked)
@@ -87,11 +88,17 @@ def _run(kind: str, channel: Channel) -> int:
         name = kind if "." in kind else f"musacoder_runtime.children.{kind}"
         importlib.import_module(name).main(channel, spec)
     except BaseException as error:
+        _flush()  # what it printed belongs to the report
         with contextlib.suppress(OSError):  # nobody listens any more
             channel.send({"error": failure.describe(error)})
         return 1
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(BaseException):
-                stream.flush()
+        _flush()
     return 0
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BaseException):
+            stream.flush()
+    linux.flush_c_output()

@@ -24,6 +24,7 @@ _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
 _SECCOMP_MODE_FILTER = 2
 _CAPABILITY_VERSION_3 = 0x20080522
+_IOLBF = 1
 _LAST_CAPABILITY = 63  # more than any kernel has; dropping an unknown one is EINVAL
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -44,6 +45,17 @@ def _check(result: int, what: str) -> int:
 def _prctl(what: str, option: int, *arguments: int) -> int:
     padded = [ctypes.c_ulong(a) for a in (*arguments, 0, 0, 0, 0)[:4]]
     return _check(_libc.prctl(option, *padded), what)
+
+
+def line_buffer_c_output() -> None:
+    """What C code prints goes out line by line, though the output is no terminal, so that it is
+    not lost in a crash."""
+    _libc.setvbuf(ctypes.c_void_p.in_dll(_libc, "stdout"), None, _IOLBF, ctypes.c_size_t(0))
+
+
+def flush_c_output() -> None:
+    """Writes out the last, unended line that C code printed."""
+    _libc.fflush(None)
 
 
 def die_with_parent(signal_number: int) -> None:
