@@ -22,7 +22,7 @@ def main(lifeline, arguments):
     if ended not in ready:
         os.killpg(tool, signal.SIGKILL)
     _, status = os.waitpid(tool, 0)
-    try:
+    try:  # noqa: SIM105 (contextlib costs more than the rest of this program)
         # What the tool left running in its group, such as a daemon of a compiler cache.
         os.killpg(tool, signal.SIGKILL)
     except ProcessLookupError:

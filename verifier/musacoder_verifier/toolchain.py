@@ -44,6 +44,15 @@ class Compiler:
         return flags
 
     @property
+    def linker_flags(self) -> tuple[str, ...]:
+        """A faster linker where one is installed: linking is a good part of a small compile."""
+        folder = Path(self.path).parent
+        for name in ("mold", "lld", "gold"):
+            if (folder / f"ld.{name}").exists() or shutil.which(f"ld.{name}") is not None:
+                return (f"-fuse-ld={name}",)
+        return ()
+
+    @property
     def label(self) -> str:
         return f"{self.family} {'.'.join(map(str, self.version))}"
 
@@ -108,7 +117,8 @@ def _describe(path: str, real: str, modified: int, size: int) -> Compiler:
         ) from None
     except OSError as error:
         raise ToolchainError(
-            f"the C++ compiler {path} cannot be started: {error.strerror}; choose another one by CXX"
+            f"the C++ compiler {path} cannot be started: {error.strerror}; "
+            "choose another one by CXX"
         ) from error
     text = done.stdout.decode("utf-8", "replace")
     family, version = parse_version(text)
@@ -217,6 +227,12 @@ def install_command(
     if what == "headers" and manager == "apt" and version:
         package = f"python{'.'.join(version.split('.')[:2])}-dev"
     return f"{command} {package}"
+
+
+def ninja(python: str) -> str | None:
+    """Where the stock lane finds ninja: beside the user's interpreter, else on PATH."""
+    beside = Path(python).parent / "ninja"
+    return str(beside) if _executable(beside) else shutil.which("ninja")
 
 
 def missing_python_header(python: str, version: str, include_dirs: Iterable[str]) -> str | None:

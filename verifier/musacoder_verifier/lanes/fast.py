@@ -20,6 +20,21 @@ TESTED_TORCH = ("2.13",)
 BINDINGS = "musacoder_bindings"
 # Names that the real headers do not have: a source that uses one must not compile for it.
 _OURS = re.compile(r"\b(?:mc_\w+|MC_[A-Z]\w*|musacoder(?:_\w+)?)\b")
+# Standard headers that the real <torch/extension.h> includes and ours leaves out for their size,
+# with words that tell that a source counts on them.
+_RARE_HEADERS = {
+    "bitset": ("bitset",),
+    "chrono": ("chrono",),
+    "complex": ("complex",),
+    "condition_variable": ("condition_variable",),
+    "forward_list": ("forward_list",),
+    "iomanip": ("setw", "setprecision", "setfill", "fixed", "scientific"),
+    "mutex": ("mutex", "lock_guard", "unique_lock", "scoped_lock", "once_flag", "call_once"),
+    "thread": ("thread", "this_thread"),
+    "typeindex": ("type_index",),
+    "valarray": ("valarray",),
+    "variant": ("variant", "monostate", "get_if", "holds_alternative"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +97,7 @@ def write_sources(request: BuildRequest, folder: Path, torch_include: Path) -> N
             (stubs / f"{name}.h").write_text("#pragma once\n", encoding="utf-8")
     parts = [
         f"#define TORCH_EXTENSION_NAME {request.name}\n",
+        *(f"#include <{name}>\n" for name, words in _RARE_HEADERS.items() if names & set(words)),
         "#include <musacoder_generated/operators.h>\n",
     ]
     for index, text in enumerate(texts):
@@ -113,7 +129,8 @@ async def compile_request(
         "-include", str(prepared.prefix), f"-I{folder}", *facade_includes(prepared.folder),
         *(f"-I{path}" for path in request.extra_include_paths),
         "-shared", "main.cpp", "-o", library.name,
-        *request.extra_ldflags, f"-L{prepared.folder}", f"-l:{SHIM}", "-Wl,-z,defs",
+        *compiler.linker_flags, *request.extra_ldflags, f"-L{prepared.folder}", f"-l:{SHIM}",
+        "-Wl,-z,defs",
     ]  # fmt: skip
     result = await tools.run(arguments, cwd=folder, timeout=timeout)
     messages = await asyncio.to_thread(diagnostics.parse, result.output)

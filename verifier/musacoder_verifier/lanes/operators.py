@@ -18,11 +18,11 @@ IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 # Methods that the facade's own Tensor class calls, whatever the candidate names.
 _BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor")
 _ARITHMETIC = ("add", "sub", "mul", "div")
+_INPLACE = tuple(f"{name}_" for name in (*_ARITHMETIC, *_BITWISE))
+_COMPARISON = ("lt", "le", "gt", "ge", "eq", "ne")
+_OTHER = ("remainder", "remainder_", "bitwise_not", "neg", "fill_", "copy_", "item", "select", "to")
 CORE_METHODS = frozenset(
-    (*_ARITHMETIC, *(f"{name}_" for name in _ARITHMETIC))
-    + (*_BITWISE, *(f"{name}_" for name in _BITWISE))
-    + ("remainder", "remainder_", "bitwise_not", "neg", "lt", "le", "gt", "ge", "eq", "ne")
-    + ("fill_", "copy_", "item", "select", "to", "__dispatch_contiguous")
+    (*_ARITHMETIC, *_BITWISE, *_INPLACE, *_COMPARISON, *_OTHER, "__dispatch_contiguous")
 )
 
 # Operators with a direct entry in the C ABI, by C++ name of the operator's struct.
@@ -85,9 +85,14 @@ def method_declarations(torch_include: Path) -> str:
     return _catalogue(torch_include).method_declarations()
 
 
+def core_definitions(torch_include: Path) -> str:
+    """The definitions of the methods that the facade's own headers use."""
+    return _catalogue(torch_include).definitions(CORE_METHODS, frozenset())
+
+
 def definitions(torch_include: Path, names: Iterable[str]) -> str:
-    """The definitions of all operators that `names` can mean, as methods and as functions."""
-    return _catalogue(torch_include).definitions(frozenset(names))
+    """The definitions of all other operators that `names` can mean, as methods and functions."""
+    return _catalogue(torch_include).definitions(frozenset(names) - CORE_METHODS, frozenset(names))
 
 
 @lru_cache(maxsize=4)
@@ -104,6 +109,7 @@ class _Catalogue:
         factories = torch_include / "torch/csrc/autograd/generated/variable_factories.h"
         self._factories = _grouped(_FUNCTION, _plain(factories.read_text("utf-8")), 2)
         self._structs: dict[str, dict[str, Operator]] = {}
+        self._core: frozenset[str] | None = None
         self._functions: dict[str, dict[str, list[re.Match[str]]]] = {}
 
     def method_declarations(self) -> str:
@@ -116,12 +122,13 @@ class _Catalogue:
         ]
         return "\n".join(lines) + "\n"
 
-    def definitions(self, names: frozenset[str]) -> str:
+    def definitions(self, methods: frozenset[str], names: frozenset[str]) -> str:
         definitions: list[str] = []
         functions: list[str] = []
         factories: list[str] = []
         structs: dict[str, Operator] = {}
-        for name in sorted(names | CORE_METHODS):
+        given = frozenset() if methods == CORE_METHODS else self._core_structs()
+        for name in sorted(methods):
             if name.endswith("_symint") or name not in self._definitions:
                 continue
             for match in self._definitions[name]:
@@ -143,7 +150,7 @@ class _Catalogue:
         parts = [
             "namespace at {",
             "namespace _ops {",
-            *map(_struct, structs.values()),
+            *(_struct(item) for name, item in structs.items() if name not in given),
             "} // namespace _ops",
             "inline namespace mc_facade {",
             *definitions,
@@ -157,6 +164,17 @@ class _Catalogue:
             "} // namespace torch",
         ]
         return "\n".join(parts) + "\n"
+
+    def _core_structs(self) -> frozenset[str]:
+        """Structs that the precompiled part defines already."""
+        if self._core is None:
+            structs: dict[str, Operator] = {}
+            for name in CORE_METHODS & self._definitions.keys():
+                for match in self._definitions[name]:
+                    if _usable(match.group(1), match.group(3)):
+                        self._take_structs(name, match.group(4), structs)
+            self._core = frozenset(structs)
+        return self._core
 
     def _take_structs(self, name: str, body: str, structs: dict[str, Operator]) -> bool:
         """Adds the operators that a body calls; False where one of them cannot be carried."""

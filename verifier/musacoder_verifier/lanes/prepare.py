@@ -160,8 +160,10 @@ async def _build(
 ) -> None:
     generated = folder / "musacoder_generated"
     declarations = await asyncio.to_thread(operators.method_declarations, include)
+    core = await asyncio.to_thread(operators.core_definitions, include)
     generated.mkdir()
     (generated / "methods.h").write_text(declarations, encoding="utf-8")
+    (generated / "core.h").write_text(core, encoding="utf-8")
     # Its precompiled form must stand beside it, in a folder of this key.
     (folder / "prefix.h").write_text("#include <torch/extension.h>\n", encoding="utf-8")
     standard = next(flag for flag in flags if flag.startswith("-std="))

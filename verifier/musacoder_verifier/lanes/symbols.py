@@ -25,8 +25,7 @@ def operators_called(path: str | Path) -> tuple[str, ...]:
     Raises OSError, and ValueError where the file is no 64-bit ELF object.
     """
     elf = _Elf(Path(path).read_bytes())
-    found = {name for name in elf.strings(_SECTION)}
-    found = {name.removesuffix(".") for name in found}
+    found = {name.removesuffix(".") for name in elf.strings(_SECTION)}
     for symbol in elf.undefined():
         match = _OPERATOR.match(symbol)
         if match is not None:

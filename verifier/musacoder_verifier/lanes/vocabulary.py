@@ -77,7 +77,7 @@ async def _collect(
 ) -> None:
     real = [f"-isystem{path}" for path in info.torch_include_dirs]
     python = [f"-isystem{path}" for path in info.python_include_dirs]
-    texts = []
+    texts: list[str] = []
     for includes in ([*real, *python], facade_includes(prepared.folder)):
         target = prepared.folder / f"tmp-{os.getpid()}-{len(texts)}.ii"
         try:

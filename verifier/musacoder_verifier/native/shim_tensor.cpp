@@ -56,9 +56,46 @@ std::optional<at::Device> given_device(int type, int index) {
   return at::Device(static_cast<at::DeviceType>(type), static_cast<at::DeviceIndex>(index));
 }
 
+void print(std::ostream& stream, const mc_value& value) {
+  switch (value.tag) {
+    case MC_TENSOR:
+      stream << musacoder::shared(value.tensor);
+      break;
+    case MC_BOOL:
+    case MC_INT:
+      stream << value.integer;
+      break;
+    case MC_DOUBLE:
+      stream << value.real;
+      break;
+    case MC_CHARACTER:
+      stream << static_cast<char>(value.integer);
+      break;
+    case MC_STRING:
+      stream.write(static_cast<const char*>(value.data), value.size);
+      break;
+    case MC_INTS:
+      stream << at::IntArrayRef(static_cast<const int64_t*>(value.data),
+                                static_cast<size_t>(value.size));
+      break;
+    default:
+      break;
+  }
+}
+
 } // namespace
 
 extern "C" {
+
+void mc_concatenate(const mc_value* parts, int count, mc_value* text) {
+  std::ostringstream stream;
+  for (int i = 0; i < count; ++i) {
+    if (musacoder::guarded([&] { print(stream, parts[i]); }) != 0) {
+      stream << "<unprintable>";
+    }
+  }
+  *text = string_value(stream.str());
+}
 
 void mc_set_error(int kind, const char* message, size_t size) {
   LastError& error = last_error();

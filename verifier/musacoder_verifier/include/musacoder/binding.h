@@ -192,11 +192,10 @@ struct Converter<std::tuple<T...>> : TupleConverter<std::tuple<T...>, T...> {};
 template <class A, class B>
 struct Converter<std::pair<A, B>> : TupleConverter<std::pair<A, B>, A, B> {};
 
-// A list that an argument of type TensorList refers to while the call lasts.
+// An argument while its call lasts, so that a parameter may be a reference to it.
 template <class T>
 struct Held {
   decltype(Converter<bare<T>>::take(std::declval<const mc_value&>())) value;
-  explicit Held(const mc_value& from) : value(Converter<bare<T>>::take(from)) {}
   T get() {
     if constexpr (std::is_lvalue_reference_v<T>) {
       return value;
@@ -205,7 +204,6 @@ struct Held {
     }
   }
 };
-
 
 inline int fail(int kind, std::string_view message) noexcept {
   mc_set_error(kind, message.data(), message.size());
@@ -254,12 +252,12 @@ struct Bound {
   template <size_t... I>
   static int call(F& function, [[maybe_unused]] const mc_value* arguments, mc_value* result,
                   std::index_sequence<I...>) {
-    std::tuple<Held<A>...> held{Held<A>(arguments[I])...};
     if constexpr (std::is_void_v<R>) {
-      function(std::get<I>(held).get()...);
+      function(Held<A>{Converter<bare<A>>::take(arguments[I])}.get()...);
       *result = pack_tag(MC_NONE);
     } else {
-      *result = Converter<bare<R>>::give(function(std::get<I>(held).get()...));
+      *result = Converter<bare<R>>::give(
+          function(Held<A>{Converter<bare<A>>::take(arguments[I])}.get()...));
     }
     return 0;
   }

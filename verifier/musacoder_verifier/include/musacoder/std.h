@@ -1,19 +1,16 @@
-// The standard headers that PyTorch's <torch/extension.h> brings along: a candidate may use what
-// they declare without including them, and nothing else. Precompiled once per compiler.
+// The standard headers that PyTorch's <torch/extension.h> brings along and that most extensions use:
+// a candidate may use what they declare without including them. Others of that set are large and
+// rare: the fast lane includes them where a source names what they declare (lanes/fast.py).
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <bitset>
 #include <cassert>
 #include <cctype>
 #include <cerrno>
-#include <chrono>
 #include <climits>
 #include <cmath>
-#include <complex>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -21,17 +18,14 @@
 #include <cstring>
 #include <deque>
 #include <exception>
-#include <forward_list>
 #include <functional>
 #include <initializer_list>
-#include <iomanip>
 #include <iostream>
 #include <iterator>
 #include <limits>
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <numeric>
 #include <optional>
@@ -42,16 +36,12 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <tuple>
 #include <type_traits>
-#include <typeindex>
 #include <typeinfo>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
-#include <valarray>
-#include <variant>
 #include <vector>
 #ifdef _OPENMP
 #include <omp.h>

@@ -35,7 +35,8 @@ enum mc_tag {
   MC_LIST = 11,             // mc_value
   MC_TUPLE = 12,            // mc_value
   MC_DEVICE = 13,           // integer = device type, extra = index (-1: none)
-  MC_DTYPE = 14             // integer = c10::ScalarType
+  MC_DTYPE = 14,            // integer = c10::ScalarType
+  MC_CHARACTER = 15         // integer; in messages only
 };
 
 typedef struct mc_value {
@@ -64,6 +65,8 @@ enum mc_error_kind {
 
 void mc_set_error(int kind, const char* message, size_t size);
 int mc_last_error(const char** message, size_t* size); // the kind
+// Joins values as an ostream prints them; the result is owned by the caller.
+void mc_concatenate(const mc_value* parts, int count, mc_value* text);
 void mc_warn(const char* file, int line, const char* message, size_t size);
 
 // Memory of lists and strings inside results; freed by whoever consumes the result.

@@ -1,8 +1,8 @@
 """Builds one extension with the real `load_inline`, without loading it; started by file path.
 
-`stock_build.py ORDER`: ORDER is a JSON file with the arguments of `load_inline`. Exit code 0: built;
-1: the compiler refused it, its output stands on stdout; 3: the build could not be tried, the last
-line says why.
+`stock_build.py ORDER`: ORDER is a JSON file with the arguments of `load_inline`. Exit code 0: it is
+built; 1: the compiler refused it, its output stands on stdout; 3: the build could not be tried, the
+last line says why.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main(order_file: str) -> int:
     if not order["cuda_sources"]:
         order["cuda_sources"] = None
     try:
-        cpp_extension.load_inline(verbose=False, **order)
+        cpp_extension.load_inline(verbose=False, **order)  # type: ignore[no-untyped-call]
     except RuntimeError as error:
         print(error)
         return 1

@@ -1,6 +1,6 @@
 // at::Tensor over the C ABI. The methods that call operators are declared from the user's own PyTorch
-// headers (musacoder_generated/methods.h, once per installation) and defined for each candidate,
-// only those whose names its text holds (musacoder_generated/operators.h).
+// headers (musacoder_generated/methods.h), and those that this file calls are defined (core.h), once
+// per installation; the others are defined for each candidate, those whose names its text holds.
 #pragma once
 
 #include <ATen/core/TensorAccessor.h>
@@ -282,6 +282,8 @@ class Tensor {
 } // namespace at
 
 #include <musacoder/operator_call.h>
+
+#include <musacoder_generated/core.h>
 
 namespace at {
 inline namespace mc_facade {

@@ -37,54 +37,114 @@ MC_ERROR_CLASS(LinAlgError, MC_RUNTIME_ERROR)
 } // namespace mc_facade
 } // namespace c10
 
+namespace c10 {
+inline namespace mc_facade {
+template <typename T>
+class ArrayRef;
+} // namespace mc_facade
+} // namespace c10
+
 namespace musacoder {
 
+// Parts of a message. What is common crosses the C ABI as it is, so that a check costs the
+// candidate's compile no stream; the rest is printed by its own operator<<.
+inline mc_value part_integer(int32_t tag, int64_t integer) {
+  mc_value value;
+  value.tag = tag;
+  value.extra = 0;
+  value.size = 0;
+  value.integer = integer;
+  return value;
+}
+inline mc_value part_text(std::string_view text) {
+  mc_value value = part_integer(MC_STRING, 0);
+  value.size = static_cast<int64_t>(text.size());
+  value.data = const_cast<char*>(text.data());
+  return value;
+}
+// `extra` marks text that the part owns.
+inline mc_value part_owned(const std::string& text) {
+  mc_value value = part_text(text);
+  value.data = mc_allocate(text.size());
+  std::memcpy(value.data, text.data(), text.size());
+  value.extra = 1;
+  return value;
+}
+
 template <class T>
-void append(std::string& text, const T& value) {
-  if constexpr (std::is_convertible_v<const T&, std::string_view>) {
-    text += std::string_view(value);
-  } else if constexpr (std::is_same_v<T, bool>) {
-    text += value ? '1' : '0';
+mc_value part(const T& given) {
+  if constexpr (std::is_convertible_v<const T&, const char*>) {
+    const char* text = given;
+    return part_text(text);
+  } else if constexpr (std::is_convertible_v<const T&, std::string_view>) {
+    return part_text(given);
   } else if constexpr (std::is_same_v<T, char> || std::is_same_v<T, signed char> ||
                        std::is_same_v<T, unsigned char>) {
-    text += static_cast<char>(value);
-  } else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, wchar_t>) {
-    text += std::to_string(value);
+    return part_integer(MC_CHARACTER, given);
+  } else if constexpr (std::is_integral_v<T>) {
+    if constexpr (std::is_unsigned_v<T> && sizeof(T) == 8) {
+      return part_owned(std::to_string(given));
+    } else {
+      return part_integer(MC_INT, static_cast<int64_t>(given));
+    }
+  } else if constexpr (std::is_floating_point_v<T>) {
+    mc_value value = part_integer(MC_DOUBLE, 0);
+    value.real = static_cast<double>(given);
+    return value;
+  } else if constexpr (std::is_same_v<T, c10::ArrayRef<int64_t>>) {
+    mc_value value = part_integer(MC_INTS, 0);
+    value.size = static_cast<int64_t>(given.size());
+    value.data = const_cast<int64_t*>(given.data());
+    return value;
   } else {
     std::ostringstream stream;
-    stream << value;
-    text += stream.str();
+    stream << given;
+    return part_owned(stream.str());
   }
 }
 
-template <class... A>
-std::string concatenate(const A&... parts) {
-  std::string text;
-  (append(text, parts), ...);
+[[gnu::noinline, gnu::cold]] inline std::string join(const mc_value* parts, int count) {
+  mc_value joined;
+  mc_concatenate(parts, count, &joined);
+  std::string text(static_cast<const char*>(joined.data), static_cast<size_t>(joined.size));
+  mc_free(joined.data);
+  for (int i = 0; i < count; ++i) {
+    if (parts[i].tag == MC_STRING && parts[i].extra != 0) {
+      mc_free(parts[i].data);
+    }
+  }
   return text;
 }
 
 template <class E>
-[[noreturn, gnu::noinline, gnu::cold]] void raise(std::string message) {
-  throw E(std::move(message));
+[[noreturn, gnu::noinline, gnu::cold]] void raise(const mc_value* parts, int count) {
+  throw E(join(parts, count));
 }
 
-[[noreturn]] inline void raise_internal_assert(const char* condition, const char* file, int line,
-                                               const std::string& message) {
-  throw c10::Error(concatenate(condition, " INTERNAL ASSERT FAILED at \"", file, "\":", line,
-                               ", please report a bug to PyTorch. ", message));
+template <class E>
+[[noreturn]] inline void raise_check(const char* condition) {
+  const mc_value parts[] = {
+      part_text("Expected "), part_text(condition),
+      part_text(" to be true, but got false.  (Could this error message be improved?  "
+                "If so, please report an enhancement request to PyTorch.)")};
+  raise<E>(parts, 3);
 }
-
-// The message of a check: what the caller wrote, else a standard sentence.
+template <class E, class... A>
+[[noreturn]] inline void raise_check(const char*, const A&... given) {
+  const mc_value parts[] = {part(given)...};
+  raise<E>(parts, static_cast<int>(sizeof...(A)));
+}
 template <class... A>
-std::string check_message(const char* condition, const A&... parts) {
-  if constexpr (sizeof...(parts) == 0) {
-    return concatenate("Expected ", condition,
-                       " to be true, but got false.  (Could this error message be improved?  "
-                       "If so, please report an enhancement request to PyTorch.)");
-  } else {
-    return concatenate(parts...);
-  }
+[[noreturn]] inline void raise_internal_assert(const char* condition, const char* file, int line,
+                                               const A&... given) {
+  const mc_value parts[] = {part_text(condition),
+                            part_text(" INTERNAL ASSERT FAILED at \""),
+                            part_text(file),
+                            part_text("\":"),
+                            part_integer(MC_INT, line),
+                            part_text(", please report a bug to PyTorch. "),
+                            part(given)...};
+  raise<c10::Error>(parts, static_cast<int>(6 + sizeof...(A)));
 }
 
 // Throws the error that a call of the C ABI left behind.
@@ -126,9 +186,11 @@ inline void warn(const char* file, int line, const std::string& message) {
 namespace c10 {
 inline namespace mc_facade {
 
+inline std::string str() { return std::string(); }
 template <class... A>
-std::string str(const A&... parts) {
-  return ::musacoder::concatenate(parts...);
+std::string str(const A&... given) {
+  const mc_value parts[] = {::musacoder::part(given)...};
+  return ::musacoder::join(parts, static_cast<int>(sizeof...(A)));
 }
 
 } // namespace mc_facade
@@ -136,7 +198,7 @@ std::string str(const A&... parts) {
 
 #define TORCH_CHECK_WITH(error_t, cond, ...)                                              \
   if (C10_UNLIKELY(!(cond))) {                                                            \
-    ::musacoder::raise<::c10::error_t>(::musacoder::check_message(#cond, ##__VA_ARGS__)); \
+    ::musacoder::raise_check<::c10::error_t>(#cond, ##__VA_ARGS__);                       \
   }
 #define TORCH_CHECK(cond, ...) TORCH_CHECK_WITH(Error, cond, ##__VA_ARGS__)
 #define TORCH_CHECK_INDEX(cond, ...) TORCH_CHECK_WITH(IndexError, cond, ##__VA_ARGS__)
@@ -149,8 +211,7 @@ std::string str(const A&... parts) {
   TORCH_CHECK(cond, "invalid argument ", argN, ": ", __VA_ARGS__)
 #define TORCH_INTERNAL_ASSERT(cond, ...)                                \
   if (C10_UNLIKELY(!(cond))) {                                          \
-    ::musacoder::raise_internal_assert(#cond, __FILE__, __LINE__,       \
-                                       ::c10::str(__VA_ARGS__));        \
+    ::musacoder::raise_internal_assert(#cond, __FILE__, __LINE__, ##__VA_ARGS__); \
   }
 #define TORCH_INTERNAL_ASSERT_DEBUG_ONLY(...) \
   while (false)                               \
@@ -158,8 +219,8 @@ std::string str(const A&... parts) {
 
 #define MC_CHECK_OP(a, b, op)                                                              \
   if (!((a)op(b)))                                                                         \
-  ::musacoder::raise<::c10::Error>(::c10::str("Check failed: " #a " " #op " " #b " (", (a), \
-                                              " vs. ", (b), "). "))
+  ::musacoder::raise_check<::c10::Error>("", "Check failed: " #a " " #op " " #b " (", (a), \
+                                         " vs. ", (b), "). ")
 #define TORCH_CHECK_EQ(val1, val2) MC_CHECK_OP(val1, val2, ==)
 #define TORCH_CHECK_NE(val1, val2) MC_CHECK_OP(val1, val2, !=)
 #define TORCH_CHECK_LE(val1, val2) MC_CHECK_OP(val1, val2, <=)
@@ -168,7 +229,7 @@ std::string str(const A&... parts) {
 #define TORCH_CHECK_GT(val1, val2) MC_CHECK_OP(val1, val2, >)
 #define AT_ERROR(...)                                           \
   do {                                                          \
-    ::musacoder::raise<::c10::Error>(::c10::str(__VA_ARGS__));  \
+    ::musacoder::raise_check<::c10::Error>("", ::c10::str(__VA_ARGS__)); \
   } while (false)
 #define AT_ASSERT(...)                  \
   do {                                  \
