@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import contextlib
 import os
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 from musacoder_verifier.memory_file import MemoryFile
 from musacoder_verifier.worker import (
+    RUNTIME,
     Child,
     ChildDied,
     ChildTimeout,
@@ -331,6 +333,15 @@ runpy.run_path(sys.argv[0], run_name="__main__")
     path = executable(tmp_path / "python", runner)
     with pytest.raises(WorkerError, match=r"is Python 3\.6, which is too old"):
         await Worker.start(path)
+
+
+async def test_the_entry_is_readable_for_old_interpreters() -> None:
+    """Python 2.7 and 3.6 must get as far as saying that they are too old."""
+    for node in ast.walk(ast.parse((RUNTIME / "zygote.py").read_bytes())):
+        assert not isinstance(node, (ast.JoinedStr, ast.AnnAssign, ast.NamedExpr))
+        assert getattr(node, "annotation", None) is None
+        assert getattr(node, "returns", None) is None
+        assert getattr(node, "module", None) != "__future__"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Start of the runtime worker: `python zygote.py CONTROL_FD` in the user's interpreter.
 
-Kept free of newer syntax, so that an interpreter that is too old can still say so.
+Kept free of newer syntax (annotations too), so that an interpreter that is too old says so.
 """
 
 import sys
@@ -8,7 +8,7 @@ import sys
 TOO_OLD = 64  # exit status, known to musacoder_verifier.worker
 
 
-def main() -> None:
+def main():  # type: () -> None
     if sys.version_info < (3, 9):
         sys.stderr.write("%d.%d\n" % sys.version_info[:2])  # noqa: UP031
         sys.exit(TOO_OLD)
