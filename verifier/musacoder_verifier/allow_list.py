@@ -47,8 +47,8 @@ def _listed(operator: str, names: frozenset[str]) -> bool:
 
 
 def struct_listed(operator: str) -> bool:
-    """Whether `operator`, written as the C++ struct of an overload ("aten::empty_memory_format"), may
-    stand for a listed or plumbing one."""
+    """Whether `operator`, named as the C++ struct of an overload, may be a listed or plumbing one:
+    "aten::empty_memory_format" is `empty.memory_format`."""
     name = operator.removeprefix("aten::")
     known = APPENDIX_J | DISPATCHER_NAMES | PLUMBING
     parts = name.split("_")

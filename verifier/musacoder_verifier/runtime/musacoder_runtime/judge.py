@@ -289,7 +289,7 @@ def _scan(
             off = torch.where(both, (a - truth).abs(), torch.zeros_like(a))
             far = [
                 miss & (off > limit + rtol * truth.abs())
-                for miss, limit in zip(far, (atol, scaled_atol))  # noqa: B905
+                for miss, limit in zip(far, (atol, scaled_atol))
             ]
             own = torch.where(both & known, (e - g).abs(), torch.zeros_like(a))
             figures.candidate_error = max(figures.candidate_error or 0.0, _top(off))

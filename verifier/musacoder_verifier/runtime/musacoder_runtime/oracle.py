@@ -68,7 +68,7 @@ def probe(
             continue
         if golden is None and any(
             judge.rejects(a, e, stress=not own)
-            for a, e in zip(leaves, expected[1])  # noqa: B905
+            for a, e in zip(leaves, expected[1])
         ):
             results.append(ImposterResult(name, own, True, True, False))
             continue
@@ -85,7 +85,7 @@ def probe(
                 own,
                 not comparison.passes,
                 not comparison.scaled_passes,
-                all(_equal(a, e) for a, e in zip(leaves, expected[1])),  # noqa: B905
+                all(_equal(a, e) for a, e in zip(leaves, expected[1])),
             )
         )
     return results
@@ -148,7 +148,7 @@ def _copied(leaf: Any, inputs: Sequence[Any]) -> Any:
 def _same_shapes(first: tuple[Any, Sequence[Any]], second: tuple[Any, Sequence[Any]]) -> bool:
     return first[0] == second[0] and all(
         getattr(a, "shape", None) == getattr(b, "shape", None)
-        for a, b in zip(first[1], second[1])  # noqa: B905
+        for a, b in zip(first[1], second[1])
     )
 
 

@@ -137,7 +137,7 @@ class CheckedCandidate:
     def load_state(self, message: dict[str, Any]) -> dict[str, Any]:
         structure, leaves = tensor_tree.read(message["state"], self._state_fd)
         names = [key for key, _ in structure["mapping"]]
-        state = dict(zip(names, leaves))  # noqa: B905
+        state = dict(zip(names, leaves))
         answer = tensor_state.load(self._runner.model, state)
         self._runner.rebuffer()
         return answer

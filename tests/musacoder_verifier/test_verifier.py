@@ -1,0 +1,298 @@
+"""Whole Verdicts of hand-written Candidates: real children, a real compiler, no accelerator."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from hand_candidates import HONEST, SOURCE, candidate, reference
+from musacoder_verifier.candidate import Candidate
+from musacoder_verifier.reference import Reference, SourceLine
+from musacoder_verifier.verdict import Verdict
+from musacoder_verifier.verdict_json import from_json, to_json
+from musacoder_verifier.verifier import StageEvent, Verifier, VerifierSettings, VerifyOptions
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+RELU = reference()
+# Preparing the fast lane takes a minute of a processor, so it outlives a test run.
+CACHE = Path(__file__).parents[2] / "build" / "test-cache"
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def verifier(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Verifier]:
+    settings = VerifierSettings(
+        python=sys.executable,
+        cache_dir=Path(os.environ.get("MUSACODER_TEST_CACHE", CACHE)),
+        lock_folder=tmp_path_factory.mktemp("locks"),
+        stage_timeout=300.0,
+        threads=2,
+    )
+    async with Verifier(settings) as started:
+        yield started
+
+
+async def _verify(
+    verifier: Verifier, source: str, reference_source: str = RELU, **options: Any
+) -> Verdict:
+    chosen = {"timing": False, "scope": False, "compile_baseline": False, **options}
+    training = chosen.pop("training", False)
+    return await verifier.verify(
+        Reference(reference_source, training=training),
+        Candidate(source, path="kernel.py"),
+        VerifyOptions(**chosen),
+    )
+
+
+def _rules(verdict: Verdict) -> set[str]:
+    assert verdict.legality is not None
+    return {f.rule for f in verdict.legality.findings if f.severity == "violation"}
+
+
+async def test_an_honest_kernel_is_ok_timed_and_explained(verifier: Verifier) -> None:
+    events: list[StageEvent] = []
+    verdict = await verifier.verify(
+        Reference(RELU),
+        Candidate(HONEST, path="kernel.py"),
+        VerifyOptions(policy="native-only", compile_baseline=False, timing_budget=0.3),
+        events.append,
+    )
+    assert verdict.status == "ok", verdict.failure
+    assert verdict.correctness is not None and verdict.timing is not None
+    assert verdict.correctness.oracle == "strong" and verdict.correctness.deterministic
+    assert verdict.correctness.passed_trials == verdict.correctness.trials == 12
+    assert verdict.legality is not None and verdict.legality.verdict == "pass"
+    assert verdict.legality.operators == ("aten::empty_like",)
+    low, high = verdict.timing.ci95
+    assert low <= verdict.timing.speedup_eager <= high
+    assert verdict.faster is (low > 1.0)
+    assert verdict.reward is not None and verdict.reward >= 1.0
+    assert verdict.correctness.scope["leading dimension + 1"] == "holds"
+    assert verdict.correctness.scope["float64"] == "refuses"
+    assert "backward pass" in verdict.not_checked
+    started = [event.stage for event in events if event.state == "started"]
+    assert started == ["collect", "compile", "correctness", "legality", "timing"]
+    assert from_json(to_json(verdict)) == verdict
+
+
+FAILING = {
+    "wrong": (candidate("return ext.copied(x)"), "wrong_result", "values"),
+    "raises": (candidate("return ext.refuse(x)"), "runtime_error", "not today"),
+    "segfault": (candidate("return ext.crash(x)"), "runtime_error", "SIGSEGV"),
+    "exits": (candidate("import os; os._exit(0)"), "runtime_error", "exit status 0"),
+    "not written": (candidate("return ext.positive_only(x)"), "wrong_result", ""),
+    "mutates": (candidate("return ext.in_place(x)"), "wrong_result", "inputs are changed"),
+    "syntax": ("class ModelNew(:\n", "compile_error", "not valid Python"),
+    "no class": ("import torch\n", "compile_error", "ModelNew"),
+    "does not compile": (
+        candidate("return ext.relu(x)", source=SOURCE.replace("in[i] : 0.f", "in[j] : 0.f")),
+        "compile_error",
+        "",
+    ),
+    "two outputs": (candidate("return ext.relu(x), 1"), "wrong_result", "structure"),
+    "reused buffer": (
+        candidate("self.y.copy_(ext.relu(x)); return self.y", init="self.y = torch.empty(64, 257)"),
+        "wrong_result",
+        "overwritten",
+    ),
+    "hunts the expected values": (
+        candidate(
+            """
+            import gc
+            kept = ext.copied(x)
+            for o in gc.get_objects():
+                if type(o) is torch.Tensor and o.shape == x.shape and o is not x and o is not kept:
+                    return o
+            return kept
+            """
+        ),
+        "wrong_result",
+        "values",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAILING)
+async def test_a_failing_candidate_fails_for_its_own_reason(name: str, verifier: Verifier) -> None:
+    source, status, words = FAILING[name]
+    verdict = await _verify(verifier, source)
+    assert verdict.status == status, (verdict.failure, verdict.legality)
+    assert verdict.failure is not None
+    assert words in verdict.failure.message, verdict.failure
+    assert verdict.timing is None and not verdict.faster
+    assert verdict.reward is not None and verdict.reward < 0.0
+    if name == "does not compile":
+        assert verdict.compile is not None
+        lines = source.splitlines()
+        assert any("in[j]" in lines[d.line - 1] for d in verdict.compile.diagnostics)
+
+
+CHEATS = {
+    "torch does it": (candidate("ext.relu(x)\nreturn torch.relu(x)"), "aten-operator"),
+    "decoy": (candidate("return x.clone()"), "extension-not-called"),
+    "fallback": (
+        candidate(
+            "try:\n    return ext.refuse(x)\nexcept RuntimeError:\n    return x.clamp(min=0)"
+        ),
+        "aten-operator",
+    ),
+    "in a thread": (
+        candidate(
+            """
+            import threading
+            ext.relu(x)
+            box = []
+            thread = threading.Thread(target=lambda: box.append(x.relu()))
+            thread.start()
+            thread.join()
+            return box[0]
+            """
+        ),
+        "aten-operator",
+    ),
+    "cached by address": (
+        candidate(
+            """
+            key = x.data_ptr()
+            if key not in self.known:
+                self.known[key] = ext.relu(x)
+            return self.known[key].clone()
+            """,
+            init="self.known = {}",
+        ),
+        "cached-result",
+    ),
+    "lazy": (
+        candidate("return ext.relu(x).as_subclass(Lazy)", top="class Lazy(torch.Tensor): pass"),
+        "lazy-output",
+    ),
+    "patched torch": (
+        candidate("return ext.relu(x)", top="torch.allclose = lambda *a, **k: True"),
+        "patched-torch",
+    ),
+    "patched clock": (
+        candidate("return ext.relu(x)", top="import time\ntime.perf_counter = lambda: 0.0"),
+        "patched-python",
+    ),
+    "switches precision": (
+        candidate("torch.set_float32_matmul_precision('medium'); return ext.relu(x)"),
+        "global-state",
+    ),
+    "thread left running": (
+        candidate(
+            """
+            import threading, time
+            threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+            return ext.relu(x)
+            """
+        ),
+        "thread-left",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHEATS)
+async def test_a_cheat_is_illegal_and_the_finding_says_why(name: str, verifier: Verifier) -> None:
+    source, rule = CHEATS[name]
+    verdict = await _verify(verifier, source)
+    assert verdict.status == "illegal", (verdict.failure, verdict.legality)
+    assert rule in _rules(verdict)
+    assert verdict.reward == -1.0 and not verdict.faster
+    if name == "fallback":
+        assert verdict.legality is not None
+        hints = {f.rule: f.line for f in verdict.legality.findings if f.severity == "hint"}
+        assert "try:" in source.splitlines()[(hints["try-except"] or 0) - 1]
+
+
+async def test_the_oracle_sees_through_imposters(verifier: Verifier) -> None:
+    softmax = reference("return torch.softmax(x, -1)", "torch.rand(4, 50000)")
+    zeros = await _verify(verifier, candidate("return ext.zeros(x)"), softmax)
+    assert zeros.status == "wrong_result"
+    assert zeros.correctness is not None and zeros.correctness.oracle != "strong"
+    norm = reference("return torch.nn.functional.layer_norm(x, (4096,))", "torch.randn(16, 4096)")
+    copied = await _verify(verifier, candidate("return ext.copied(x)"), norm)
+    assert copied.status == "wrong_result"
+
+
+BROKEN_REFERENCES = {
+    "raises": (reference("return x.nothing"), False, "nothing"),
+    "dropout": (reference("return torch.nn.functional.dropout(x, 0.5, True)"), True, "random"),
+    "inputs": (reference(inputs="torch.full((8, 257), __import__('time').time() % 1)"), False,
+               "get_inputs"),
+    "exits": (reference("import os; os._exit(3)"), False, "exit status 3"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN_REFERENCES)
+async def test_the_users_own_fault_is_never_the_candidates(name: str, verifier: Verifier) -> None:
+    source, training, words = BROKEN_REFERENCES[name]
+    verdict = await _verify(verifier, HONEST, source, training=training)
+    assert verdict.status == "reference_error"
+    assert verdict.failure is not None and words in verdict.failure.message
+    assert verdict.reward is None
+
+
+async def test_a_reference_error_stands_on_the_users_line(verifier: Verifier) -> None:
+    source = reference("return x.nothing")
+    lines = tuple(SourceLine("user.py", 100 + i) for i in range(source.count("\n")))
+    verdict = await verifier.verify(
+        Reference(source, lines=lines), Candidate(HONEST), VerifyOptions(timing=False)
+    )
+    assert verdict.failure is not None
+    assert (verdict.failure.file, verdict.failure.line) == ("user.py", 104)
+
+
+@pytest.mark.parametrize(
+    ("source", "stage"),
+    [
+        ("import time\nwhile True: time.sleep(1)\nclass ModelNew: pass\n", "collect"),
+        (candidate("return ext.hang(x)"), "correctness"),
+    ],
+)
+async def test_running_out_of_time_names_the_stage(
+    source: str, stage: str, verifier: Verifier
+) -> None:
+    await _verify(verifier, HONEST)  # compiled, so that only the hanging stage can run out
+    verdict = await _verify(verifier, source, stage_timeout=6.0)
+    assert verdict.status == "timeout"
+    assert verdict.failure is not None and verdict.failure.stage == stage
+    assert verdict.reward == -1.0
+
+
+async def test_a_missing_interpreter_is_an_infra_error_in_one_sentence(tmp_path: Path) -> None:
+    settings = VerifierSettings(python="/nowhere/python", cache_dir=tmp_path)
+    async with Verifier(settings) as broken:
+        verdict = await _verify(broken, HONEST)
+        probe = await broken.probe(Reference(RELU))
+    assert verdict.status == "infra_error" and verdict.reward is None
+    assert verdict.failure is not None and "/nowhere/python" in verdict.failure.message
+    assert probe.failure is not None and probe.failure.status == "infra_error"
+
+
+async def test_parameters_are_transferred_by_name_and_changed(verifier: Verifier) -> None:
+    source = """\
+import torch
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bias = torch.nn.Parameter(torch.randn(257))
+    def forward(self, x):
+        return torch.relu(x) + 0.0 * self.bias if self.bias is None else torch.relu(x * self.bias)
+def get_inputs(): return [torch.randn(64, 257)]
+"""
+    captured = candidate(
+        "return ext.relu(x * self.first)",
+        init="self.bias = torch.nn.Parameter(torch.randn(257)); self.first = None",
+    ).replace(
+        "    def forward(self, x):",
+        "    def forward(self, x):\n"
+        "        if self.first is None: self.first = self.bias.detach().clone()",
+    )
+    verdict = await _verify(verifier, captured, source, policy="kernelbench")
+    assert verdict.correctness is not None
+    assert verdict.correctness.failed_check == "parameters"
+    assert verdict.status == "wrong_result"
