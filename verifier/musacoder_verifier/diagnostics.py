@@ -25,6 +25,11 @@ _EDG = re.compile(
     r"^(?P<file>[^(\n]+)\((?P<line>\d+)\): "
     r"(?P<severity>catastrophic error|error|warning|note|remark)(?: #[\w-]+)?: (?P<message>.*)$"
 )
+# How gcc leads from the source to an error inside a header: these lines come before the error.
+_LEADING = re.compile(
+    r"^(?:In file included from |\s+from )?(?P<file>musacoder_source_\d+):(?P<line>\d+)"
+    r"(?::(?P<column>\d+))?(?::?\s+(?P<words>required from here)|[:,]$)"
+)
 _UNDEFINED = re.compile(r"undefined reference to [`‘'](?P<symbol>[^'’\n]+)['’]")
 _UNRESOLVED = re.compile(r"undefined symbol: (?P<symbol>.+)$")
 _NO_PLACE = re.compile(r"^(?:[\w./+-]+: )?(?:fatal )?error: (?P<message>.+)$")
@@ -60,15 +65,31 @@ def virtual_name(index: int) -> str:
 def parse(output: str) -> tuple[Message, ...]:
     """The messages in a compiler's output, in its order, each with the notes that follow it."""
     messages: list[Message] = []
+    leading: Message | None = None
     for line in output.splitlines():
         message = _message(line.rstrip())
         if message is None:
+            leading = _leading(line.rstrip()) or leading
             continue
+        if message.severity != "note":
+            if message.source is None and leading is not None:
+                message = replace(message, notes=(leading,))
+            leading = None
         if message.severity == "note" and messages:
             messages[-1] = replace(messages[-1], notes=(*messages[-1].notes, message))
-        elif not messages or message != replace(messages[-1], notes=()):
+        elif not messages or message != messages[-1]:
             messages.append(message)
     return tuple(messages)
+
+
+def _leading(line: str) -> Message | None:
+    found = _LEADING.match(line)
+    if found is None:
+        return None
+    virtual = _VIRTUAL.search(found["file"])
+    words = found["words"] or "included from here"
+    place = (int(found["line"]), int(found["column"] or 1))
+    return Message(found["file"], *place, "note", words, int(virtual[1]) if virtual else None)
 
 
 def _message(line: str) -> Message | None:

@@ -37,6 +37,14 @@ _STRUCT = re.compile(r"^struct TORCH_API (\w+) \{\n(.*?)\n\};", re.M | re.S)
 _STRUCT_NAME = re.compile(r'\bname(?: = |, )"(aten::\w+)"')
 _STRUCT_OVERLOAD = re.compile(r'\boverload_name(?: = |, )"(\w*)"')
 _STRUCT_CALL = re.compile(r"^  static (\S.*?[ &>])call\((.*)\);$", re.M)
+_REPLACED = (
+    ("c10::SymIntArrayRef", "at::IntArrayRef"),
+    ("at::OptionalSymIntArrayRef", "at::OptionalIntArrayRef"),
+    ("c10::SymInt", "int64_t"),
+    # Views of lists that are made in more ways than one; an extension makes them in this one.
+    ("const at::ITensorListRef &", "at::TensorList"),
+    ("const at::ITensorList &", "at::TensorList"),
+)
 _USED_STRUCT = re.compile(r"at::_ops::(\w+)::call\(")
 _FACTORY_BODY = re.compile(r"make_variable\((.*), /\*requires_grad=\*/(.*)\);$", re.M)
 
@@ -222,11 +230,8 @@ def _bases(name: str) -> tuple[str, ...]:
 
 def _plain(text: str) -> str:
     """Symbolic integers are plain ones here: nothing is traced while a kernel is checked."""
-    text = text.replace("c10::SymIntArrayRef", "at::IntArrayRef")
-    text = text.replace("at::OptionalSymIntArrayRef", "at::OptionalIntArrayRef")
-    text = text.replace("c10::SymInt", "int64_t").replace(
-        "const at::ITensorList &", "at::TensorList"
-    )
+    for symbolic, plain in _REPLACED:
+        text = text.replace(symbolic, plain)
     return re.sub(r"c10::fromIntArrayRef(?:Slow|KnownNonNegative)\(", "(", text)
 
 
