@@ -301,7 +301,7 @@ async def test_another_program_changes_a_generated_file(workspace: Path) -> None
 
 
 async def test_what_came_with_a_clone_is_not_run(workspace: Path) -> None:
-    """The file is in `.musacoder/`, it is saved in the editor, but this user's store never made it."""
+    """It is in `.musacoder/` and saved in the editor, but this user's store never made it."""
     verifier = FakeVerifier()
     folder = workspace / ".musacoder" / "model"
     folder.mkdir(parents=True)
