@@ -31,6 +31,11 @@ _LITERALS = frozenset(
 )  # fmt: skip
 _WITH_DIM = frozenset({"max", "min", "median", "nanmedian", "cummax", "cummin"})
 _SCALAR_CALLS = frozenset({"len", "int", "float", "bool", "str", "round", "math", "range"})
+# Calls into these compute nothing on tensors that a kernel could.
+_NO_HELPERS = (
+    "torch.", "numpy.", "typing.", "functools.", "itertools.", "copy.", "logging.", "warnings.",
+    "collections.", "os.", "sys.", "time.", "json.", "random.", "re.",
+)  # fmt: skip
 _TRAINING_METHODS = frozenset({"backward", "zero_grad"})
 
 
@@ -373,7 +378,7 @@ class Expressions:
             return TENSORS if _many(name, arguments, self._data, method=False) else TENSOR
         elif dotted.startswith("math."):
             return SCALAR
-        elif not dotted.startswith(("torch.", "numpy.")):
+        elif not dotted.startswith(_NO_HELPERS):
             return self._outside_call(node, name, results)
         return UNKNOWN
 

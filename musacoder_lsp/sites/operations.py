@@ -51,8 +51,8 @@ _NOT_TENSOR = _words(
     is_contiguous is_cuda is_sparse is_floating_point is_complex requires_grad backward
     element_size nbytes itemsize register_hook retain_grad storage untyped_storage
     storage_offset has_names names get_device grad_fn is_leaf is_quantized is_meta is_nested
-    is_pinned is_shared ndimension data_ptr __len__ is_inference is_signed is_same_size
-    is_set_to type
+    is_pinned is_shared items values keys get append extend insert format copy pop
+    ndimension data_ptr __len__ is_inference is_signed is_same_size is_set_to type
     """
 )
 # Same values elsewhere or as another type: a tensor again, but a copy that no kernel should own.

@@ -194,6 +194,16 @@ async def test_a_selection_gets_its_own_job_and_lens(workspace: Path) -> None:
         assert [lens["range"]["start"]["line"] for lens in shown].count(6) == 1
 
 
+async def test_the_users_own_failure_stands_on_its_line(workspace: Path) -> None:
+    async with harness(makers("reference_error"), VSCODE, [workspace]) as client:
+        uri = opened(client, workspace)
+        await generate(client, uri)
+        assert (await client.titles(uri))[0] == "failed: reference error: NameError: no such name"
+        (diagnostic,) = client.sent("textDocument/publishDiagnostics")[-1]["diagnostics"]
+        assert diagnostic["range"]["start"] == {"line": 6, "character": 4}
+        assert diagnostic["severity"] == 1
+
+
 async def test_declined_is_said_in_the_engines_words(workspace: Path) -> None:
     async with harness(makers("declined"), NEOVIM, [workspace]) as client:
         uri = opened(client, workspace)

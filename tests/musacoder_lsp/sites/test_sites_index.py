@@ -200,6 +200,14 @@ def test_typing_letter_by_letter_never_loses_a_site() -> None:
     assert "gelu" in index.sites()[0].operations
 
 
+def test_a_replaced_beginning_moves_the_start_behind_it() -> None:
+    index = SiteIndex(FILE)
+    start = FILE.index("class Net")
+    (net, _) = index.update([Edit(start - 1, start + 5, "\nfoo((")])
+    assert index.text[net.start :].startswith(" Net(nn.Module)")
+    assert net.end == index.text.index("y + 1") + 5
+
+
 def test_deleted_sites_go_even_while_the_text_is_broken() -> None:
     index = SiteIndex(FILE)
     start = FILE.index("def scale")

@@ -349,6 +349,12 @@ def test_lines_lead_back_to_the_user(name: str) -> None:
     assert copied
 
 
+def test_a_coding_line_does_not_outlive_its_file() -> None:
+    # References are written as UTF-8.
+    reference, _ = reference_of(CASES["latin-1 coding line"])
+    assert reference.source.startswith("# -*- coding: utf-8 -*-\n")
+
+
 def test_examples_run(results: dict[str, str]) -> None:
     ran = {name: result for name, result in results.items() if ".py: " in name}
     assert len(ran) >= 7
