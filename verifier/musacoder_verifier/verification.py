@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -254,16 +254,17 @@ class Verification:
         def waiting() -> None:
             self._on_stage(StageEvent("timing", "waiting", detail={"device": device}))
 
+        def hold() -> AbstractAsyncContextManager[bool]:
+            return measurement_lock.hold(settings.lock_folder, device, waiting, self._timeout)
+
         with self._stage("timing") as detail:
-            async with measurement_lock.hold(
-                settings.lock_folder, device, waiting, self._timeout
-            ) as held:
+            compiled = await self._baseline(hold)
+            async with hold() as held:
                 if not held:
                     self.facts.not_checked.append(
                         f"speed ({device} was in use for {self._timeout:g} s)"
                     )
                     return
-                compiled = await self._baseline()
                 outcome = await timing.measure(
                     children,
                     setup,
@@ -282,7 +283,9 @@ class Verification:
                 legal(options.policy, everything), everything, self.facts.legality.operators
             )
 
-    async def _baseline(self) -> timing.Baseline | None:
+    async def _baseline(
+        self, hold: Callable[[], AbstractAsyncContextManager[bool]]
+    ) -> timing.Baseline | None:
         options, settings = self._options, self._settings
         key = content_key.baseline_key(
             self._reference, self._backend, settings.thread_count, self.facts.versions
@@ -299,6 +302,7 @@ class Verification:
             cache_dir=settings.cache_dir,
             key=key,
             timeout=options.baseline_timeout,
+            hold=hold,
         )
 
     async def _scope(self, children: pair.Pair) -> None:

@@ -10,8 +10,8 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,11 +69,13 @@ async def measure(
     cache_dir: Path,
     key: str,
     timeout: float,
+    hold: Callable[[], AbstractAsyncContextManager[bool]],
     modes: Sequence[str] = MODES,
 ) -> Baseline:
     """Measure each mode in a child that may compile; never raises for what happens there.
 
-    Only a result is kept: a mode that failed for lack of time is tried again another day.
+    `hold` takes the device for a measurement; compiling does without it. Only a result is kept: a
+    mode that failed for lack of time is tried again another day.
     """
     folder = cache_dir / "inductor"
     try:
@@ -101,6 +103,13 @@ async def measure(
                 answer = await child.receive(max(0.0, ends - time.monotonic()))
                 if "mode" not in answer:
                     break
+                if answer.get("compiled"):
+                    async with hold() as held:
+                        if not held:
+                            notes.append("torch.compile was not measured: the device was in use")
+                            break
+                        await child.send({"op": "measure"})
+                        answer = await child.receive(max(0.0, ends - time.monotonic()))
                 _note(answer, measured, notes)
     except ChildTimeout:
         notes.append(f"torch.compile was stopped after {timeout:g} s")
@@ -117,7 +126,7 @@ async def measure(
 def _note(
     answer: Mapping[str, Any], measured: list[tuple[str, RatioInterval]], notes: list[str]
 ) -> None:
-    if answer["failure"] is not None:
+    if answer.get("failure") is not None:
         notes.append(f"torch.compile mode {answer['mode']}: {answer['failure']}")
         return
     with suppress(ValueError):

@@ -1,8 +1,10 @@
 """Baseline child: how fast torch.compile makes the Reference, mode by mode, against eager.
 
 It writes its compiled code and starts a compiler, so it has a wider sandbox than the children that
-judge, and its own time limit. Sends `{"mode", "eager_ns": [...], "compiled_ns": [...], "failure"}`
-after each mode, so that a mode that never ends costs only itself, then `{"done": true}`.
+judge, and its own time limit. For each mode it sends `{"mode", "compiled": true}`, waits for a
+message that it may measure, and sends `{"mode", "eager_ns": [...], "compiled_ns": [...]}`, or
+instead of either `{"mode", "failure"}`; a mode that never ends costs only itself. Then it sends
+`{"done": true}`.
 """
 
 from __future__ import annotations
@@ -38,6 +40,10 @@ def main(channel: Channel, spec: dict[str, Any]) -> None:
             torch._dynamo.reset()
             compiled = running.Runner(module, model, device, training)
             compiled.model = torch.compile(model, mode=mode)  # type: ignore[assignment]
+            _check(eager, compiled)
+            channel.send({"mode": mode, "compiled": True})
+            if channel.receive() is None:
+                return
             answer.update(_measure(eager, compiled, spec, calls))
         except Exception as error:
             described = failure.describe(error)
@@ -47,12 +53,18 @@ def main(channel: Channel, spec: dict[str, Any]) -> None:
     channel.send({"done": True})
 
 
-def _measure(eager: Any, compiled: Any, spec: dict[str, Any], calls: int) -> dict[str, Any]:
+def _check(eager: running.Runner, compiled: running.Runner) -> None:
+    """Compile by calling, and see that it computes the same."""
     inputs = eager.inputs(reference_module.SEED, recipes.OWN)
     expected = tensor_tree.flatten(eager.forward(recipes.clone(inputs), 0))
     actual = tensor_tree.flatten(compiled.forward(recipes.clone(inputs), 0))
     if not judge.compare_trees(actual, expected).passes:
         raise ValueError("the compiled Reference gives other results than the eager one")
+
+
+def _measure(
+    eager: running.Runner, compiled: running.Runner, spec: dict[str, Any], calls: int
+) -> dict[str, Any]:
     times: dict[str, list[int]] = {"eager_ns": [], "compiled_ns": []}
     for index in range(spec["samples"] + 1):
         for name, runner in (("eager_ns", eager), ("compiled_ns", compiled)):
