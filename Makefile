@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Two workers per core would only make the compilers of the tests wait for each other.
 JOBS ?= $(shell nproc)
 
-.PHONY: demo test test-gpu lint format lock clean
+.PHONY: demo test test-gpu kill-trials lint format lock clean
 
 demo: $(VENV)/demo.ready
 	@$(BIN)/musacoder demo
@@ -16,6 +16,10 @@ test: $(VENV)/test.ready lint
 # On a machine with an accelerator, in an environment that has torch for it.
 test-gpu:
 	@python3 -m pytest -m gpu
+
+# 200 times kill -9 over client, server, worker, candidate and compiler; about a quarter of an hour.
+kill-trials: $(VENV)/test.ready
+	@MUSACODER_KILL_TRIALS=200 $(BIN)/python -m pytest -n $(JOBS) -q tests/e2e/test_kill.py
 
 lint: $(VENV)/test.ready
 	@$(BIN)/ruff check .
