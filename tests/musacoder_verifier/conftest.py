@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from musacoder_verifier.worker import Worker
+from musacoder_verifier.backends.registry import backend
+from musacoder_verifier.lanes.prepare import Prepared, abi_flag, language_standard, prepare
+from musacoder_verifier.toolchain import Compiler, host_compiler
+from musacoder_verifier.worker import Worker, WorkerInfo
 
 TESTS = Path(__file__).parent
 
@@ -28,3 +31,37 @@ async def worker(worker_environment: dict[str, str]) -> AsyncIterator[Worker]:
     started = await Worker.start(sys.executable, env=worker_environment)
     yield started
     await started.close()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def worker_info(worker: Worker) -> WorkerInfo:
+    return worker.info
+
+
+@pytest.fixture(scope="session")
+def compile_cache() -> Path:
+    """Preparing the fast lane takes a minute of a processor, so it outlives a test run."""
+    chosen = os.environ.get("MUSACODER_TEST_CACHE")
+    return Path(chosen) if chosen else TESTS.parents[1] / "build" / "test-cache"
+
+
+@pytest.fixture(scope="session")
+def compiler() -> Compiler:
+    return host_compiler()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def native_flags(worker_info: WorkerInfo) -> tuple[str, ...]:
+    """The flags of the fast lane on the cpu backend."""
+    standard = language_standard(worker_info)
+    return (*backend("cpu").host_flags, standard, "-fPIC", abi_flag(worker_info))
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def prepared(
+    worker_info: WorkerInfo,
+    compiler: Compiler,
+    native_flags: tuple[str, ...],
+    compile_cache: Path,
+) -> Prepared:
+    return await prepare(worker_info, compiler, native_flags, compile_cache, 600.0)

@@ -13,7 +13,8 @@ from musacoder_verifier import tools
 
 
 async def test_output_and_code(tmp_path: Path):
-    result = await tools.run(["sh", "-c", "echo out; echo err >&2; exit 3"], cwd=tmp_path, timeout=30)
+    script = "echo out; echo err >&2; exit 3"
+    result = await tools.run(["sh", "-c", script], cwd=tmp_path, timeout=30)
     assert result.returncode == 3
     assert sorted(result.output.split()) == ["err", "out"]
 

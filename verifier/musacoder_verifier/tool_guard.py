@@ -1,7 +1,7 @@
 """Runs one tool for a parent that may die at any time; started by file path, by `tools.run`.
 
-`tool_guard.py LIFELINE ARGUMENT...`: the tool runs in a session of its own at low priority, and its
-whole process group is killed when the pipe LIFELINE closes. A compiler driver does not take its
+`tool_guard.py LIFELINE NICE ARGUMENT...`: the tool runs in a session of its own, and its whole
+process group is killed when the pipe LIFELINE closes. A compiler driver does not take its
 children along when it is killed, so that the death signal of the kernel is not enough.
 """
 
@@ -11,8 +11,8 @@ import signal
 import sys
 
 
-def main(lifeline, arguments):
-    os.nice(10)
+def main(lifeline, niceness, arguments):
+    os.nice(niceness)
     tool = os.posix_spawn(arguments[0], arguments, os.environ, setsid=True)
     ended = os.pidfd_open(tool)
     poll = select.poll()
@@ -32,4 +32,4 @@ def main(lifeline, arguments):
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]))

@@ -43,6 +43,7 @@ async def run(
     cwd: Path,
     timeout: float,
     environment: Mapping[str, str] | None = None,
+    niceness: int = 10,
 ) -> ToolResult:
     """Runs a program until it ends or `timeout` seconds are over; then its whole process group is
     killed, as it is when this coroutine is cancelled or this process dies.
@@ -61,6 +62,7 @@ async def run(
             "-S",
             str(_GUARD),
             str(reading),
+            str(niceness),
             program,
             *arguments[1:],
             cwd=cwd,

@@ -20,8 +20,8 @@ TESTED_TORCH = ("2.13",)
 BINDINGS = "musacoder_bindings"
 # Names that the real headers do not have: a source that uses one must not compile for it.
 _OURS = re.compile(r"\b(?:mc_\w+|MC_[A-Z]\w*|musacoder(?:_\w+)?)\b")
-# Standard headers that the real <torch/extension.h> includes and ours leaves out for their size,
-# with words that tell that a source counts on them.
+# Headers that the real <torch/extension.h> includes and ours leaves out for their size, with words
+# that tell that a source counts on them.
 _RARE_HEADERS = {
     "bitset": ("bitset",),
     "chrono": ("chrono",),
@@ -97,7 +97,7 @@ def write_sources(request: BuildRequest, folder: Path, torch_include: Path) -> N
             (stubs / f"{name}.h").write_text("#pragma once\n", encoding="utf-8")
     parts = [
         f"#define TORCH_EXTENSION_NAME {request.name}\n",
-        *(f"#include <{name}>\n" for name, words in _RARE_HEADERS.items() if names & set(words)),
+        *(f"#include <{name}>\n" for name in _rare_headers(names)),
         "#include <musacoder_generated/operators.h>\n",
     ]
     for index, text in enumerate(texts):
@@ -107,6 +107,13 @@ def write_sources(request: BuildRequest, folder: Path, torch_include: Path) -> N
         _write(folder / BINDINGS, binding)
         parts.append(f'#line 1 "{BINDINGS}"\n{binding}')
     _write(folder / "main.cpp", "".join(parts))
+
+
+def _rare_headers(names: frozenset[str]) -> list[str]:
+    found = [header for header, words in _RARE_HEADERS.items() if names & set(words)]
+    if any(name.startswith(("_mm", "__m")) for name in names):
+        found.append("immintrin.h")
+    return found
 
 
 def _write(path: Path, text: str) -> None:

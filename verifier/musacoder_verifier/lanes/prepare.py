@@ -223,7 +223,8 @@ def abi_flag(info: WorkerInfo) -> str:
 
 async def _must(arguments: Sequence[str], folder: Path, timeout: float) -> None:
     try:
-        result = await tools.run(arguments, cwd=folder, timeout=timeout)
+        # Somebody waits for this, once: it runs at the priority of the program itself.
+        result = await tools.run(arguments, cwd=folder, timeout=timeout, niceness=0)
     except tools.ToolError as error:
         raise PrepareError(str(error)) from error
     if result.timed_out:

@@ -5,6 +5,7 @@
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/DynamicTypes.h>
+#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <cstring>
@@ -222,6 +223,39 @@ PyObject* wrap_tensor(at::Tensor&& tensor) {
   }
 }
 
+// torch.OutOfMemoryError, a RuntimeError in versions that do not have it; borrowed.
+PyObject* out_of_memory_error() {
+  static PyObject* const found = [] {
+    PyObject* torch = PyImport_ImportModule("torch");
+    PyObject* error = torch == nullptr ? nullptr : PyObject_GetAttrString(torch, "OutOfMemoryError");
+    Py_XDECREF(torch);
+    PyErr_Clear();
+    return error == nullptr ? Py_NewRef(PyExc_RuntimeError) : error;
+  }();
+  return found;
+}
+
+PyObject* exception_of(int kind) {
+  switch (kind) {
+    case MC_INDEX_ERROR:
+      return PyExc_IndexError;
+    case MC_VALUE_ERROR:
+      return PyExc_ValueError;
+    case MC_TYPE_ERROR:
+      return PyExc_TypeError;
+    case MC_NOT_IMPLEMENTED_ERROR:
+      return PyExc_NotImplementedError;
+    case MC_OVERFLOW_ERROR:
+      return PyExc_OverflowError;
+    case MC_MEMORY_ERROR:
+      return PyExc_MemoryError;
+    case MC_OUT_OF_MEMORY_ERROR:
+      return out_of_memory_error();
+    default:
+      return PyExc_RuntimeError;
+  }
+}
+
 } // namespace
 
 Type parse_type(const char*& text) {
@@ -370,6 +404,41 @@ PyObject* wrap(mc_value&& value) {
   PyObject* object = wrap_copy(value);
   mc_value_clear(&value);
   return object;
+}
+
+PyObject* raise_last_error() {
+  const char* message = nullptr;
+  size_t size = 0;
+  const int kind = mc_last_error(&message, &size);
+  PyObject* text = PyUnicode_DecodeUTF8(message, static_cast<Py_ssize_t>(size), "replace");
+  if (text != nullptr) {
+    PyErr_SetObject(exception_of(kind), text);
+    Py_DECREF(text);
+  }
+  return nullptr;
+}
+
+PyObject* call(const mc_function& function, const mc_value* values) {
+  mc_value result{};
+  int status = 0;
+  try {
+    torch::PyWarningHandler warnings; // turns TORCH_WARN into Python warnings on the way out
+    if (function.release_gil != 0) {
+      PyThreadState* state = PyEval_SaveThread();
+      status = function.invoke(&function, values, &result);
+      PyEval_RestoreThread(state);
+    } else {
+      status = function.invoke(&function, values, &result);
+    }
+    if (status != 0) {
+      warnings.set_in_exception();
+    }
+  } catch (python_error& error) {
+    mc_value_clear(&result);
+    error.restore();
+    return nullptr;
+  }
+  return status == 0 ? wrap(std::move(result)) : raise_last_error();
 }
 
 } // namespace musacoder

@@ -56,4 +56,10 @@ PyObject* wrap(mc_value&& value);
 // The same for a value that stays: defaults and constants.
 PyObject* wrap_copy(const mc_value& value);
 
+// Raises what a call of the C ABI left behind; null.
+PyObject* raise_last_error();
+
+// Calls a function of an extension: a new reference, or null with a Python error set.
+PyObject* call(const mc_function& function, const mc_value* arguments);
+
 } // namespace musacoder

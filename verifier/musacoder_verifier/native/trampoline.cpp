@@ -1,8 +1,6 @@
 // The extension module that loads a fast-lane extension into the interpreter and calls it.
 #include "convert.h"
 
-#include <torch/csrc/Exceptions.h>
-
 #include <dlfcn.h>
 #include <structmember.h>
 
@@ -36,51 +34,6 @@ struct Function {
 };
 
 constexpr size_t kMaxArguments = 64;
-
-// torch.OutOfMemoryError, a RuntimeError in versions that do not have it; borrowed.
-PyObject* out_of_memory_error() {
-  static PyObject* const found = [] {
-    PyObject* torch = PyImport_ImportModule("torch");
-    PyObject* error = torch == nullptr ? nullptr : PyObject_GetAttrString(torch, "OutOfMemoryError");
-    Py_XDECREF(torch);
-    PyErr_Clear();
-    return error == nullptr ? Py_NewRef(PyExc_RuntimeError) : error;
-  }();
-  return found;
-}
-
-PyObject* exception_of(int kind) {
-  switch (kind) {
-    case MC_INDEX_ERROR:
-      return PyExc_IndexError;
-    case MC_VALUE_ERROR:
-      return PyExc_ValueError;
-    case MC_TYPE_ERROR:
-      return PyExc_TypeError;
-    case MC_NOT_IMPLEMENTED_ERROR:
-      return PyExc_NotImplementedError;
-    case MC_OVERFLOW_ERROR:
-      return PyExc_OverflowError;
-    case MC_MEMORY_ERROR:
-      return PyExc_MemoryError;
-    case MC_OUT_OF_MEMORY_ERROR:
-      return out_of_memory_error();
-    default:
-      return PyExc_RuntimeError;
-  }
-}
-
-PyObject* raise_last_error() {
-  const char* message = nullptr;
-  size_t size = 0;
-  const int kind = mc_last_error(&message, &size);
-  PyObject* text = PyUnicode_DecodeUTF8(message, static_cast<Py_ssize_t>(size), "replace");
-  if (text != nullptr) {
-    PyErr_SetObject(exception_of(kind), text);
-    Py_DECREF(text);
-  }
-  return nullptr;
-}
 
 std::string repr(PyObject* object) {
   PyObject* text = PyObject_Repr(object);
@@ -164,29 +117,6 @@ bool convert_all(const Overload& overload, PyObject* const* placed, bool convert
   return true;
 }
 
-PyObject* invoke(const mc_function& function, const mc_value* values) {
-  mc_value result{};
-  int status = 0;
-  try {
-    torch::PyWarningHandler warnings; // turns TORCH_WARN into Python warnings on the way out
-    if (function.release_gil != 0) {
-      PyThreadState* state = PyEval_SaveThread();
-      status = function.invoke(&function, values, &result);
-      PyEval_RestoreThread(state);
-    } else {
-      status = function.invoke(&function, values, &result);
-    }
-    if (status != 0) {
-      warnings.set_in_exception();
-    }
-  } catch (python_error& error) {
-    mc_value_clear(&result);
-    error.restore();
-    return nullptr;
-  }
-  return status == 0 ? musacoder::wrap(std::move(result)) : raise_last_error();
-}
-
 PyObject* raise_mismatch(const Function* self, PyObject* const* arguments, Py_ssize_t positional,
                          PyObject* keywords) {
   std::string text = PyUnicode_AsUTF8(self->name);
@@ -224,7 +154,7 @@ PyObject* function_call(PyObject* object, PyObject* const* arguments, size_t fla
       if (place(overload, arguments, positional, keywords, placed) &&
           convert_all(overload, placed, convert, values, arena)) {
         ++self->calls;
-        return invoke(*overload.function, values);
+        return musacoder::call(*overload.function, values);
       }
     }
   }
@@ -393,7 +323,7 @@ PyObject* open_extension(PyObject*, PyObject* arguments) {
   }
   const mc_registry* registry = mc_open_registry(entry);
   if (registry == nullptr) {
-    return raise_last_error();
+    return musacoder::raise_last_error();
   }
   PyObject* module = PyModule_New(name);
   if (module != nullptr && (!add(module, "__file__", PyUnicode_FromString(path)) ||

@@ -8,22 +8,6 @@
 namespace at {
 inline namespace mc_facade {
 
-// What a reduced type is computed in.
-template <typename scalar_t>
-struct OpMathType {
-  using type = scalar_t;
-};
-template <>
-struct OpMathType<Half> {
-  using type = float;
-};
-template <>
-struct OpMathType<BFloat16> {
-  using type = float;
-};
-template <typename T>
-using opmath_type = typename OpMathType<T>::type;
-
 struct AutoGradMode {
   explicit AutoGradMode(bool enabled) : before_(mc_grad_mode(enabled ? 1 : 0)) {}
   AutoGradMode(const AutoGradMode&) = delete;

@@ -77,6 +77,8 @@ inline bool isIntegralType(ScalarType type, bool includeBool) {
   }
 }
 
+[[deprecated]] inline bool isIntegralType(ScalarType type) { return isIntegralType(type, false); }
+
 inline bool isFloatingType(ScalarType type) {
   switch (type) {
     case ScalarType::Half:
