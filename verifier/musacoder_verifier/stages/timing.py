@@ -80,9 +80,9 @@ async def measure(
     if len(samples.candidate) < 5:
         message = f"five samples did not fit into the {deadline.seconds:g} s of the stage timing"
         return TimingOutcome(None, Failure("timeout", "timing", message), findings)
-    clock = _clock_ratio(samples, findings)
+    clock = clock_ratio(samples, findings)
     roofline = await _roofline(pair, setup, samples, deadline, findings)
-    return TimingOutcome(_timing(samples, baseline, settings, clock, roofline), None, findings)
+    return TimingOutcome(timing_of(samples, baseline, settings, clock, roofline), None, findings)
 
 
 async def _samples(
@@ -158,7 +158,7 @@ def _interval(samples: Samples) -> RatioInterval:
     return ratio_of_medians(samples.reference, samples.candidate)
 
 
-def _clock_ratio(samples: Samples, findings: list[Finding]) -> float:
+def clock_ratio(samples: Samples, findings: list[Finding]) -> float:
     """The Candidate's outside time over its own, and a finding where that is not the messages'.
 
     What the messages cost is known from the Reference's side, sample by sample.
@@ -212,13 +212,14 @@ class Baseline:
     notes: tuple[str, ...] = ()
 
 
-def _timing(
+def timing_of(
     samples: Samples,
     baseline: Baseline | None,
     settings: TimingSettings,
     clock: float,
     roofline: dict[str, float],
 ) -> Timing:
+    """The figures of samples; `clock` and `roofline` go along as they are."""
     eager = _interval(samples)
     scale = 1e-6 / samples.calls
     compiled: RatioInterval | None = None
