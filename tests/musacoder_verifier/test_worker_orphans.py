@@ -152,14 +152,17 @@ async def start_owner(environment: dict[str, str]) -> asyncio.subprocess.Process
     )
 
 
-async def test_a_killed_owner_takes_all_along(environment: dict[str, str], census: Any) -> None:
-    owner = await start_owner(environment)
+async def test_a_killed_owner_takes_all_along(
+    environment: dict[str, str], census: Any, tmp_path: Path
+) -> None:
+    owner = await start_owner({**environment, "TMPDIR": str(tmp_path)})
     assert owner.stdout is not None
     assert await owner.stdout.readline() == b"ready\n"
     assert len(census.alive()) > len(HELD)
     owner.kill()
     await owner.wait()
     assert census.survivors() == []
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("processes", [2, 3])

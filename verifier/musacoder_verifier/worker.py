@@ -12,7 +12,6 @@ import os
 import shutil
 import socket
 import sys
-import tempfile
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -75,8 +74,6 @@ class Worker:
         self._python = python
         self._process = process
         self._control = control
-        self._temporary: str | None = None
-        self._private_temporary = True  # until the first child says otherwise; it needs none
         self._children: dict[int, Child] = {}
         self._count = 0
         self._outgoing: deque[tuple[bytes, list[int]]] = deque()
@@ -207,7 +204,6 @@ class Worker:
         fields: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in answer.items()
         }
-        self._private_temporary = child.sandbox.get("private_temporary_folder") == "on"
         self.info = WorkerInfo(**fields, sandbox=dict(child.sandbox))
 
     @asynccontextmanager
@@ -244,7 +240,6 @@ class Worker:
             "limits": asdict(limits),
             "sandbox": sandbox,
             "writable": list(writable),
-            "temporary": self._shared_folder(sandbox),
         }
         passed = [os.dup(fd) for fd in (theirs.fileno(), child.log.fd, *fds)]
         theirs.close()
@@ -266,15 +261,6 @@ class Worker:
             finally:
                 self._children.pop(child.number, None)
                 child.release()
-
-    def _shared_folder(self, sandbox: bool) -> str | None:
-        """Where children without a private temporary folder put theirs; made when first needed,
-        so that a killed server normally leaves none behind."""
-        if sandbox and self._private_temporary:
-            return None
-        if self._temporary is None:
-            self._temporary = tempfile.mkdtemp(prefix="musacoder-")
-        return self._temporary
 
     async def _end(self, child: Child) -> None:
         if child.exited.is_set():
@@ -366,5 +352,3 @@ class Worker:
             await self._process.wait()
         finally:
             self._reading.cancel()
-            if self._temporary is not None:
-                shutil.rmtree(self._temporary, ignore_errors=True)

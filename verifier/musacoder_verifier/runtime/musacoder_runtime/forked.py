@@ -68,15 +68,11 @@ def _set_up(
     report["limits"] = limits.apply(asked)
     if not request["sandbox"]:
         report["sandbox"] = "off: switched off by the caller"
-    temporary = sandbox.temporary_folder(report, request["temporary"])
     tempfile.tempdir = None
-    writable = list(request["writable"])
-    if temporary is not None:
-        os.environ["TMPDIR"] = temporary
-        os.chdir(temporary)
-        writable.append(temporary)
+    os.environ["TMPDIR"] = request["temporary"]
+    os.chdir(request["temporary"])
     if request["sandbox"]:
-        sandbox.narrow(report, asked, writable)
+        sandbox.narrow(report, asked, [*request["writable"], request["temporary"]])
 
 
 def _run(kind: str, channel: Channel) -> int:

@@ -102,14 +102,14 @@ def furnish(report: Report, *, memory_bytes: int | None, process_count: int) -> 
         report["process_id_limit"] = f"unavailable: {error.strerror}"
 
 
-def temporary_folder(report: Report, shared: str | None) -> str | None:
-    """A folder for `tempfile`, inside the private /dev/shm where there is one, so that nothing
-    is left behind however the child ends; else inside `shared`, which the worker removes."""
+def temporary_folder(report: Report) -> str:
+    """A folder for `tempfile`: inside the private /dev/shm where there is one, so that nothing is
+    left behind however the child ends; else an ordinary one, which someone must remove."""
     if report.get("private_temporary_folder") == "on":
         folder = os.path.join(_SHARED_MEMORY, "tmp")
         os.mkdir(folder, 0o700)
         return folder
-    return None if shared is None else tempfile.mkdtemp(dir=shared)
+    return tempfile.mkdtemp(prefix="musacoder-")
 
 
 def narrow(report: Report, asked: limits.Limits, writable: Sequence[str]) -> None:

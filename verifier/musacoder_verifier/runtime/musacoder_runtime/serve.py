@@ -3,7 +3,7 @@
 It runs no tensor operation, no user code and no device query: whatever starts a thread or a
 device here makes children hang or fail. Messages on the control socket are JSON, one a packet:
 
-  in   {"op": "fork", "id", "kind", "limits", "sandbox", "writable", "temporary"} with the file
+  in   {"op": "fork", "id", "kind", "limits", "sandbox", "writable"} with the file
        descriptors [channel, log, *extra];  {"op": "kill", "id"}
   out  {"op": "python", "version"}, then {"op": "ready", "torch"} or {"op": "failed", "reason",
        "message"};  {"op": "started", "id", "pid", "sandbox"};  {"op": "exit", "id", "status",
@@ -17,6 +17,7 @@ import gc
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -79,6 +80,7 @@ class _Slot:
     kill_at: float | None = None
     exit: dict[str, Any] | None = None
     gone: bool = False
+    temporary: str | None = None  # a folder that goes when all is over
     clean: bool = False  # the supervisor ended by itself, with nothing left below it
 
 
@@ -179,6 +181,8 @@ class _Zygote:
                     slot.init, slot.namespaced = sender, message["init"]
                     if slot.kill:
                         self._kill(slot)
+                elif "temporary" in message:
+                    slot.temporary = message["temporary"]
                 elif "started" in message:
                     report = {"op": "started", "id": slot.number, "pid": sender}
                     _tell(self._control, {**report, "sandbox": message["sandbox"]})
@@ -226,6 +230,8 @@ class _Zygote:
         self._read_status(slot)
         if not slot.clean:
             self._hunt_strays()
+        if slot.temporary is not None:
+            shutil.rmtree(slot.temporary, ignore_errors=True)
         self._poller.unregister(slot.status)
         slot.status.close()
         del self._slots[slot.number]

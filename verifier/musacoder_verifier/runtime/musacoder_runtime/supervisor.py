@@ -12,6 +12,7 @@ import gc
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import time
@@ -30,8 +31,9 @@ def enter(request: dict[str, Any], fds: Sequence[int], status: socket.socket) ->
     """Runs in a fresh fork of the zygote and does not return.
 
     `fds`: the channel's socket, the log's memory file, then those for the child. On `status` go
-    out {"init": namespaced}, the child's own {"started": ...}, and {"exit": wait status,
-    "reason": None or "memory" | "processes" | "time"}; when the other end closes, all ends.
+    out {"init": namespaced}, {"temporary": folder} where one must be removed in the end, the
+    child's own {"started": ...}, and {"exit": wait status, "reason": None or "memory" |
+    "processes" | "time"}; when the other end closes, all ends.
     """
     gc.disable()
     signal.set_wakeup_fd(-1)
@@ -50,6 +52,9 @@ def enter(request: dict[str, Any], fds: Sequence[int], status: socket.socket) ->
     linux.adopt_orphans()
     if request["sandbox"]:
         sandbox.furnish(report, memory_bytes=asked.memory_bytes, process_count=asked.process_count)
+    request["temporary"] = sandbox.temporary_folder(report)
+    if report.get("private_temporary_folder") != "on":
+        status.send(json.dumps({"temporary": request["temporary"]}).encode())
     _Supervisor(request, asked, fds, status, report).run()
 
 
@@ -70,6 +75,7 @@ class _Supervisor:
         report: sandbox.Report,
     ) -> None:
         self._asked = asked
+        self._temporary = str(request["temporary"])
         self._status = status
         self._ring = LogRing(fds[1])
         os.close(fds[1])
@@ -122,6 +128,7 @@ class _Supervisor:
             self._status.send(json.dumps({"exit": ended, "reason": self._reason}).encode())
         if os.getpid() != 1:
             process_tree.kill_descendants()
+        shutil.rmtree(self._temporary, ignore_errors=True)
         os._exit(0)
 
     def _follow_zygote(self) -> bool:
