@@ -19,7 +19,7 @@ from musacoder_inference.engines.base import (
 )
 from musacoder_verifier.candidate import Candidate, Provenance
 from musacoder_verifier.reference import Reference
-from musacoder_verifier.verdict import Verdict
+from musacoder_verifier.verdict import Failure, Verdict
 
 
 class StageEventLike(Protocol):
@@ -36,6 +36,8 @@ class StageEventLike(Protocol):
 
 
 class VerifierLike(Protocol):
+    async def probe(self, reference: Reference) -> Any: ...
+
     async def export(self, reference: Reference) -> Any: ...
 
     async def verify(
@@ -56,7 +58,8 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """`reason` says in one sentence why there is no correct kernel, None where there is one."""
+    """`reason` says in one sentence why there is no correct kernel, None where there is one.
+    `failure` is set where the Reference itself could not be run, so that there was no Turn."""
 
     turns: tuple[Turn, ...]
     best: Turn | None
@@ -65,6 +68,7 @@ class Trajectory:
     model: str | None
     label: str = ""
     retriable: bool = False
+    failure: Failure | None = None
 
     @property
     def last(self) -> Turn | None:
@@ -137,6 +141,12 @@ class Assistant:
         """Raises only what `write_candidate` raises, and CancelledError."""
         on_event(Exporting())
         export = await self._verifier.export(reference)
+        if export.graph is None:
+            # Either the exporter has met its limits, or the user's own code fails.
+            failure = (await self._verifier.probe(reference)).failure
+            if failure is not None:
+                trajectory = self._trajectory(list(options.turns), failure.message)
+                return replace(trajectory, failure=failure)
         turns = list(options.turns)
         previous = options.previous
         first = len(turns) + 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +26,8 @@ class NoInterpreter(Exception):
 def find_interpreter(
     setting: str | None, folder: Path | None, environment: Mapping[str, str]
 ) -> Interpreter:
-    """The setting, else the active environment, else `.venv` of the folder, else PATH.
+    """The setting, else the active environment, else `.venv` of the folder, else the environment
+    that this program is installed in if it has torch, else PATH.
 
     A setting that names nothing runnable is an error rather than a reason to try the next: the
     user's figures would otherwise be those of another torch. Raises NoInterpreter.
@@ -47,6 +50,8 @@ def find_interpreter(
         assert folder is not None
         if found := _runnable(folder / name / "bin" / "python"):
             return Interpreter(found, f"{name} of the folder {folder.name}")
+    if importlib.util.find_spec("torch") is not None:
+        return Interpreter(sys.executable, "the server's own environment")
     for name in ("python3", "python"):
         if found := shutil.which(name, path=environment.get("PATH")):
             return Interpreter(found, "PATH")

@@ -104,6 +104,9 @@ def _outcome(trajectory: Trajectory) -> str:
     if best is not None:
         by = author(trajectory, best)
         return _figures(best.verdict) + (f" · {by}" if by else "")
+    if trajectory.failure is not None:
+        words = _FAILED.get(trajectory.failure.status, trajectory.failure.status)
+        return f"failed: {words}: {trajectory.failure.message}"
     last = trajectory.last
     if last is None:
         return trajectory.reason or "failed: no kernel"

@@ -13,6 +13,7 @@ from musacoder_lsp.lens import SiteState, author, job_text, speed_shown
 WIDTH = 79
 _LABEL = 11
 _MAX_LINES = 60
+_MAX_DETAIL = 12
 
 
 def report(state: SiteState, now: float) -> tuple[str, ...]:
@@ -40,6 +41,13 @@ def report(state: SiteState, now: float) -> tuple[str, ...]:
 
 def trajectory_report(trajectory: Trajectory) -> list[str]:
     shown = trajectory.best or trajectory.last
+    if trajectory.failure is not None:
+        failure = trajectory.failure
+        where = f"line {failure.line}: " if failure.line else ""
+        lines = _wrap("result", f"{failure.status.replace('_', ' ')}: {where}{failure.message}")
+        for row in failure.detail.splitlines()[-_MAX_DETAIL:]:
+            lines += [f"{'':{_LABEL}}{row}"[:WIDTH].rstrip()]
+        return lines
     if shown is None:
         return _wrap("result", trajectory.reason or "no kernel")
     lines = ["", *verdict_report(shown.verdict)]
@@ -101,7 +109,7 @@ def _timing(timing: Timing) -> Iterator[str] | list[str]:
         if timing.ci95_compile is not None:
             versus_compile += " [{:.2f}, {:.2f}]".format(*timing.ci95_compile)
     lines = [
-        f"{'time':<{_LABEL}}{'side':<22}{'median':>10}    {'spread':>7}  speed-up [95 % interval]",
+        f"{'time':<{_LABEL}}{'side':<22}{'median':>10}    {'spread':>7}  speed-up [95 % CI]",
         row("kernel", timing.candidate_ms, "", "candidate"),
         row(
             "eager",

@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 # Seconds that the way out may take before the process ends anyway: editors kill after two.
 _LAST_WORDS = 0.2
-_END_PATIENCE = 1.5
+_END_PATIENCE = 1.0
 # How often elapsed times on lenses and in the progress move, in seconds.
 _TICK = 1.0
 
@@ -63,6 +63,8 @@ class KernelServer(LanguageServer):
         self._ticker: asyncio.Task[None] | None = None
         self._noted: set[str] = set()
         self._parent: ParentWatch | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._end_by = 0.0
         self.exit_code = 1
         self.client = Client()
         self.progress_book = ProgressBook(self)
@@ -95,8 +97,17 @@ class KernelServer(LanguageServer):
             self._session = Session(self, self._makers, self._environment)
 
     async def end_session(self) -> None:
-        """Safe to call twice. Progress ends first, while the client still listens."""
+        """Ends all work, for at most `_END_PATIENCE` seconds over all calls: what is left then dies
+        with this process. Progress ends first, while the client still listens."""
         self.progress_book.end_all()
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end())
+            self._end_by = self.now() + _END_PATIENCE
+        done, _ = await asyncio.wait({self._ending}, timeout=max(0.0, self._end_by - self.now()))
+        if not done:
+            logger.warning("some work did not end in time; it dies with this process")
+
+    async def _end(self) -> None:
         if self._ticker is not None:
             self._ticker.cancel()
         self.refresh.close()
@@ -217,10 +228,7 @@ class KernelServer(LanguageServer):
         reader.cancel()
         if self._parent is not None:
             self._parent.close()
-        try:
-            await asyncio.wait_for(self.end_session(), _END_PATIENCE)
-        except TimeoutError:
-            logger.warning("some work did not end in time; it dies with this process")
+        await self.end_session()
         await writer.drain(_LAST_WORDS)
         writer.close()
         return self.exit_code

@@ -2,7 +2,8 @@
 what a test tells them. Also a server process made of them: `python lsp_fakes.py MODE`.
 
 Modes: `ok`, `slower`, `compile_error`, `repairable`, `declined`, `hang` (a child process that
-sleeps until it is killed), `noise` (prints on every way to stdout, also from a child), `raise`.
+sleeps until it is killed), `noise` (prints on every way to stdout, also from a child), `raise`,
+`reference_error`.
 """
 
 from __future__ import annotations
@@ -135,7 +136,17 @@ class FakeVerifier:
     async def __aexit__(self, *_: object) -> None:
         return None
 
+    async def probe(self, reference: Reference) -> Any:
+        failure = None
+        if self.mode == "reference_error":
+            failure = Failure(
+                "reference_error", "reference", "NameError: no such name", "Traceback", None, 7
+            )
+        return SimpleNamespace(workload=None, failure=failure)
+
     async def export(self, reference: Reference) -> Any:
+        if self.mode == "reference_error":
+            return SimpleNamespace(graph=None, error="it does not run")
         return SimpleNamespace(graph={"nodes": []}, error=None)
 
     async def verify(

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lsprotocol import types
-from musacoder_verifier.verdict import Diagnostic
+from musacoder_verifier.verdict import Diagnostic, Failure
 
-from musacoder_lsp.analysis.documents import Spot
+from musacoder_lsp.analysis.documents import Spot, source_name
 from musacoder_lsp.assistant import Turn
 from musacoder_lsp.features.document import OpenDocument, column_to_units
 from musacoder_lsp.lens import SiteState
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from musacoder_lsp.server import KernelServer
 
 SOURCE = "musacoder"
+# Errors of the compiler that a Site's diagnostic points to.
+_RELATED = 5
 
 _SEVERITIES = {
     "error": types.DiagnosticSeverity.Error,
@@ -37,6 +39,10 @@ def publish(ls: KernelServer, uri: str) -> None:
     generated: dict[str, list[types.Diagnostic]] = {}
     for spot in ls.session.spots_with_results(document.uri):
         state = ls.session.state(document.uri, spot)
+        trajectory = state.trajectory
+        if trajectory is not None and state.stale is None and trajectory.failure is not None:
+            found.append(_on_site(ls, document, spot, trajectory.failure))
+            continue
         turn = _shown_turn(state)
         if turn is None:
             continue
@@ -44,7 +50,10 @@ def publish(ls: KernelServer, uri: str) -> None:
             theirs = generated.setdefault(Path(turn.candidate.path).as_uri(), [])
             theirs.extend(_in_generated(ls, turn, document.uri, spot))
         if turn.verdict.status != "ok":
-            found.append(_on_site(ls, document, spot, turn))
+            diagnostic = _on_site(ls, document, spot, turn.verdict.failure, turn.verdict.status)
+            if ls.client.related_information:
+                diagnostic.related_information = _related(document, turn)
+            found.append(diagnostic)
     _send(ls, document.uri, found, document.version)
     before = ls.published.get(document.uri, frozenset())
     for other in before - set(generated):
@@ -68,36 +77,54 @@ def _shown_turn(state: SiteState) -> Turn | None:
     return state.trajectory.best or state.trajectory.last
 
 
-def _on_site(ls: KernelServer, document: OpenDocument, spot: Spot, turn: Turn) -> types.Diagnostic:
-    verdict = turn.verdict
-    failure = verdict.failure
-    words = verdict.status.replace("_", " ")
+def _on_site(
+    ls: KernelServer,
+    document: OpenDocument,
+    spot: Spot,
+    failure: Failure | None,
+    status: str | None = None,
+) -> types.Diagnostic:
+    """On the Site's own line; where the user's code fails, on the line that fails."""
+    status = failure.status if failure is not None else status or "failed"
+    words = status.replace("_", " ")
     place = _header(document, spot)
-    theirs = verdict.status == "reference_error"
-    if theirs and failure is not None and failure.line is not None:
+    theirs = status == "reference_error"
+    here = failure is not None and (
+        failure.file is None or source_name("", failure.file) == source_name("", document.path)
+    )
+    if theirs and here and failure is not None and failure.line is not None:
         line = min(max(failure.line - 1, 0), document.line_count - 1)
-        start = document.line_start(line)
-        place = document.range_at(start, start + len(document.line_text(line)))
+        start, end = document.line_bounds(line)
+        indent = len(document.line_text(line)) - len(document.line_text(line).lstrip())
+        place = document.range_at(start + indent, end)
     message = f"{words}: {failure.message}" if failure is not None else words
-    diagnostic = types.Diagnostic(
+    return types.Diagnostic(
         range=place,
         message=message if theirs else f"No kernel for {spot.site.name}: {message}",
         severity=types.DiagnosticSeverity.Error if theirs else types.DiagnosticSeverity.Warning,
-        code=verdict.status,
+        code=status,
         source=SOURCE,
         data={"uri": document.uri, "site": spot.site.id, "hash": spot.site.fingerprint},
     )
-    if ls.client.related_information and verdict.compile is not None:
-        text = Document(turn.candidate.source)
-        diagnostic.related_information = [
-            types.DiagnosticRelatedInformation(
-                types.Location(Path(item.file).as_uri(), _range(text, item, document.encoding)),
-                item.message,
-            )
-            for item in verdict.compile.diagnostics
-            if item.severity == "error" and Path(item.file).is_absolute()
-        ][:5] or None
-    return diagnostic
+
+
+def _related(document: OpenDocument, turn: Turn) -> list[types.DiagnosticRelatedInformation] | None:
+    """The first errors of the compiler, in the generated file."""
+    if turn.verdict.compile is None:
+        return None
+    text = Document(turn.candidate.source)
+    errors = [
+        item
+        for item in turn.verdict.compile.diagnostics
+        if item.severity == "error" and Path(item.file).is_absolute()
+    ]
+    return [
+        types.DiagnosticRelatedInformation(
+            types.Location(Path(item.file).as_uri(), _range(text, item, document.encoding)),
+            item.message,
+        )
+        for item in errors[:_RELATED]
+    ] or None
 
 
 def _in_generated(ls: KernelServer, turn: Turn, uri: str, spot: Spot) -> list[types.Diagnostic]:

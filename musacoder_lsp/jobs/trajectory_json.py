@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from musacoder_verifier import verdict_json
 from musacoder_verifier.candidate import Candidate, Provenance
+from musacoder_verifier.verdict import Failure
 
 from musacoder_lsp.assistant import Trajectory, Turn
 
@@ -21,6 +23,7 @@ def to_json(trajectory: Trajectory) -> dict[str, Any]:
         "label": trajectory.label,
         "retriable": trajectory.retriable,
         "reason": trajectory.reason,
+        "failure": asdict(trajectory.failure) if trajectory.failure is not None else None,
         "best": trajectory.turns.index(best) if best is not None else None,
         "turns": [
             {
@@ -53,6 +56,7 @@ def from_json(body: Mapping[str, Any]) -> Trajectory:
             model=body["model"],
             label=body["label"],
             retriable=body["retriable"],
+            failure=Failure(**body["failure"]) if body.get("failure") else None,
         )
     except (KeyError, IndexError, TypeError) as problem:
         raise ValueError(f"this is not a Trajectory: {problem}") from problem

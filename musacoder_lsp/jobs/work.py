@@ -157,6 +157,10 @@ class Work:
         assistant = Assistant(engine, verifier, write)
         identity = result_identity(order.settings, python.path)
         trajectory = await assistant.run(reference, options, self._follow(job))
+        if trajectory.failure is not None and trajectory.failure.status == "infra_error":
+            raise CannotWork(
+                f"{trajectory.failure.message} (Interpreter {python.path}, from {python.origin}.)"
+            )
         result = KnownResult(
             site=site.id,
             backend=order.settings.backend,
