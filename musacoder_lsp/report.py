@@ -92,32 +92,29 @@ def _result(verdict: Verdict) -> str:
     return "correct and faster" if verdict.faster else "correct, not faster"
 
 
-def _timing(timing: Timing) -> Iterator[str] | list[str]:
+def _timing(timing: Timing) -> list[str]:
     spread = timing.spread
 
-    def row(name: str, milliseconds: float | None, ratio: str, side: str) -> str:
+    def row(name: str, milliseconds: float | None, ratio: str, side: str) -> list[str]:
         if milliseconds is None:
-            return f"{'':{_LABEL}}{name:<22}could not run"
+            return [f"{'':{_LABEL}}{name:<22}could not run"]
         iqr = f"±{spread[side] * 50:.1f}%" if side in spread else ""
-        return f"{'':{_LABEL}}{name:<22}{milliseconds:>10.4f} ms {iqr:>7}  {ratio}".rstrip()
+        line = f"{'':{_LABEL}}{name:<22}{milliseconds:>10.4f} ms {iqr:>7}  {ratio}".rstrip()
+        if len(line) <= WIDTH:
+            return [line]
+        return _wrap("", f"{name}: {milliseconds:.4f} ms {iqr} {ratio}")
 
-    low, high = timing.ci95
     mode = f" ({timing.compile_mode})" if timing.compile_mode else ""
-    versus_compile = ""
-    if timing.speedup_compile is not None:
-        versus_compile = f"{timing.speedup_compile:.2f}x"
-        if timing.ci95_compile is not None:
-            versus_compile += " [{:.2f}, {:.2f}]".format(*timing.ci95_compile)
     lines = [
         f"{'time':<{_LABEL}}{'side':<22}{'median':>10}    {'spread':>7}  speed-up [95 % CI]",
-        row("kernel", timing.candidate_ms, "", "candidate"),
-        row(
-            "eager",
-            timing.eager_ms,
-            f"{timing.speedup_eager:.2f}x [{low:.2f}, {high:.2f}]",
-            "eager",
+        *row("kernel", timing.candidate_ms, "", "candidate"),
+        *row("eager", timing.eager_ms, _interval(timing.speedup_eager, timing.ci95), "eager"),
+        *row(
+            f"compile{mode}",
+            timing.compile_ms,
+            _interval(timing.speedup_compile, timing.ci95_compile),
+            "compile",
         ),
-        row(f"compile{mode}", timing.compile_ms, versus_compile, "compile"),
     ]
     facts = [f"{timing.samples} samples"]
     if timing.threads is not None:
@@ -126,6 +123,12 @@ def _timing(timing: Timing) -> Iterator[str] | list[str]:
         facts.append("not interleaved")
     facts.extend(timing.notes)
     return [*lines, *_wrap("", "; ".join(facts))]
+
+
+def _interval(ratio: float | None, bounds: tuple[float, float] | None) -> str:
+    if ratio is None:
+        return ""
+    return f"{ratio:.2f}x" + (f" [{bounds[0]:.2f}, {bounds[1]:.2f}]" if bounds else "")
 
 
 def _checked(verdict: Verdict) -> Iterator[str]:

@@ -106,6 +106,8 @@ class KernelServer(LanguageServer):
         done, _ = await asyncio.wait({self._ending}, timeout=max(0.0, self._end_by - self.now()))
         if not done:
             logger.warning("some work did not end in time; it dies with this process")
+        elif (problem := self._ending.exception()) is not None:
+            logger.error("the session did not end cleanly", exc_info=problem)
 
     async def _end(self) -> None:
         if self._ticker is not None:
