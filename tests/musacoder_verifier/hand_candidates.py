@@ -9,9 +9,8 @@ import textwrap
 
 SOURCE = """
 #include <torch/extension.h>
-#include <unistd.h>
 
-torch::Tensor relu(torch::Tensor x) {
+torch::Tensor rectify(torch::Tensor x) {
   TORCH_CHECK(x.is_contiguous(), "x must be contiguous");
   TORCH_CHECK(x.scalar_type() == torch::kFloat, "x must be float32");
   auto y = torch::empty_like(x);
@@ -49,7 +48,7 @@ torch::Tensor positive_only(torch::Tensor x) {
 
 torch::Tensor in_place(torch::Tensor x) {
   float* in = x.data_ptr<float>();
-  auto y = relu(x);
+  auto y = rectify(x);
   for (int64_t i = 0; i < x.numel(); ++i) in[i] = 0.f;
   return y;
 }
@@ -60,18 +59,13 @@ torch::Tensor crash(torch::Tensor x) {
   return x;
 }
 
-torch::Tensor hang(torch::Tensor x) {
-  for (;;) sleep(1);
-  return x;
-}
-
 torch::Tensor refuse(torch::Tensor x) {
   TORCH_CHECK(false, "not today");
   return x;
 }
 """
 FUNCTIONS = (
-    "relu", "copied", "zeros", "positive_only", "in_place", "crash", "hang", "refuse",
+    "rectify", "copied", "zeros", "positive_only", "in_place", "crash", "refuse",
 )  # fmt: skip
 
 
@@ -95,7 +89,7 @@ def candidate(forward: str, *, init: str = "", top: str = "", source: str = SOUR
     )
 
 
-HONEST = candidate("return ext.relu(x)")
+HONEST = candidate("return ext.rectify(x)")
 
 
 def reference(forward: str = "return torch.relu(x)", inputs: str = "torch.randn(64, 257)") -> str:

@@ -89,13 +89,15 @@ FAILING = {
     "syntax": ("class ModelNew(:\n", "compile_error", "not valid Python"),
     "no class": ("import torch\n", "compile_error", "ModelNew"),
     "does not compile": (
-        candidate("return ext.relu(x)", source=SOURCE.replace("in[i] : 0.f", "in[j] : 0.f")),
+        candidate("return ext.rectify(x)", source=SOURCE.replace("in[i] : 0.f", "in[j] : 0.f")),
         "compile_error",
         "",
     ),
-    "two outputs": (candidate("return ext.relu(x), 1"), "wrong_result", "structure"),
+    "two outputs": (candidate("return ext.rectify(x), 1"), "wrong_result", "structure"),
     "reused buffer": (
-        candidate("self.y.copy_(ext.relu(x)); return self.y", init="self.y = torch.empty(64, 257)"),
+        candidate(
+            "self.y.copy_(ext.rectify(x)); return self.y", init="self.y = torch.empty(64, 257)"
+        ),
         "wrong_result",
         "overwritten",
     ),
@@ -119,7 +121,8 @@ FAILING = {
 @pytest.mark.parametrize("name", FAILING)
 async def test_a_failing_candidate_fails_for_its_own_reason(name: str, verifier: Verifier) -> None:
     source, status, words = FAILING[name]
-    verdict = await _verify(verifier, source)
+    # The stock lane would be asked about the error too, for half a minute.
+    verdict = await _verify(verifier, source, lane="fast")
     assert verdict.status == status, (verdict.failure, verdict.legality)
     assert verdict.failure is not None
     assert words in verdict.failure.message, verdict.failure
@@ -132,7 +135,7 @@ async def test_a_failing_candidate_fails_for_its_own_reason(name: str, verifier:
 
 
 CHEATS = {
-    "torch does it": (candidate("ext.relu(x)\nreturn torch.relu(x)"), "aten-operator"),
+    "torch does it": (candidate("ext.rectify(x)\nreturn torch.relu(x)"), "aten-operator"),
     "decoy": (candidate("return x.clone()"), "extension-not-called"),
     "fallback": (
         candidate(
@@ -144,7 +147,7 @@ CHEATS = {
         candidate(
             """
             import threading
-            ext.relu(x)
+            ext.rectify(x)
             box = []
             thread = threading.Thread(target=lambda: box.append(x.relu()))
             thread.start()
@@ -159,7 +162,7 @@ CHEATS = {
             """
             key = x.data_ptr()
             if key not in self.known:
-                self.known[key] = ext.relu(x)
+                self.known[key] = ext.rectify(x)
             return self.known[key].clone()
             """,
             init="self.known = {}",
@@ -167,19 +170,19 @@ CHEATS = {
         "cached-result",
     ),
     "lazy": (
-        candidate("return ext.relu(x).as_subclass(Lazy)", top="class Lazy(torch.Tensor): pass"),
+        candidate("return ext.rectify(x).as_subclass(Lazy)", top="class Lazy(torch.Tensor): pass"),
         "lazy-output",
     ),
     "patched torch": (
-        candidate("return ext.relu(x)", top="torch.allclose = lambda *a, **k: True"),
+        candidate("return ext.rectify(x)", top="torch.allclose = lambda *a, **k: True"),
         "patched-torch",
     ),
     "patched clock": (
-        candidate("return ext.relu(x)", top="import time\ntime.perf_counter = lambda: 0.0"),
+        candidate("return ext.rectify(x)", top="import time\ntime.perf_counter = lambda: 0.0"),
         "patched-python",
     ),
     "switches precision": (
-        candidate("torch.set_float32_matmul_precision('medium'); return ext.relu(x)"),
+        candidate("torch.set_float32_matmul_precision('medium'); return ext.rectify(x)"),
         "global-state",
     ),
     "thread left running": (
@@ -187,7 +190,7 @@ CHEATS = {
             """
             import threading, time
             threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
-            return ext.relu(x)
+            return ext.rectify(x)
             """
         ),
         "thread-left",
@@ -250,7 +253,7 @@ async def test_a_reference_error_stands_on_the_users_line(verifier: Verifier) ->
     ("source", "stage"),
     [
         ("import time\nwhile True: time.sleep(1)\nclass ModelNew: pass\n", "collect"),
-        (candidate("return ext.hang(x)"), "correctness"),
+        (candidate("import time\nwhile True: time.sleep(1)"), "correctness"),
     ],
 )
 async def test_running_out_of_time_names_the_stage(
@@ -285,7 +288,7 @@ class Model(torch.nn.Module):
 def get_inputs(): return [torch.randn(64, 257)]
 """
     captured = candidate(
-        "return ext.relu(x * self.first)",
+        "return ext.rectify(x * self.first)",
         init="self.bias = torch.nn.Parameter(torch.randn(257)); self.first = None",
     ).replace(
         "    def forward(self, x):",
