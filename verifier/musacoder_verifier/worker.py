@@ -145,6 +145,11 @@ class Worker:
         return worker
 
     @property
+    def pid(self) -> int:
+        """Process id of the zygote."""
+        return self._process.pid
+
+    @property
     def alive(self) -> bool:
         """False once the zygote is dead; a new Worker must be started then."""
         return self._alive
