@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from musacoder_verifier.build_request import BuildRequest, SourceText
 from musacoder_verifier.lanes import fast
 from musacoder_verifier.lanes.prepare import Prepared, abi_flag, facade_includes
 from musacoder_verifier.toolchain import Compiler
@@ -57,7 +58,7 @@ async def test_the_facade_is_not_kinder_than_the_real_headers(
 ):
     snippets = read()
     texts = [snippet for _, snippet in snippets]
-    request = fast.BuildRequest("x", (fast.SourceText("cpp", unit(texts)),))
+    request = BuildRequest("x", (SourceText("cpp", unit(texts)),))
     fast.write_sources(request, tmp_path, prepared.torch_include)
     arguments = [
         compiler.path, *native_flags, *FLAGS, "-fsyntax-only", "-include", str(prepared.prefix),

@@ -21,7 +21,7 @@ at::Tensor undefined() { return at::Tensor(); }
 at::Tensor made(at::IntArrayRef size, at::ScalarType dtype) {
   return torch::zeros(size, torch::dtype(dtype));
 }
-double number(const at::Scalar& s) { return s.toDouble(); }
+at::Scalar number(double d) { return at::Scalar(d); }
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.doc() = "bindings";
   m.def("scaled", &scaled, "scales", py::arg("x"), py::arg("scale") = 2, py::arg("negate") = false);

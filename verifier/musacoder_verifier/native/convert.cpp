@@ -158,19 +158,7 @@ bool load_integers(PyObject* object, mc_value& value, Arena& arena) {
   return true;
 }
 
-bool load_scalar(PyObject* object, mc_value& value) {
-  if (PyBool_Check(object)) {
-    value.tag = MC_BOOL;
-    value.integer = object == Py_True ? 1 : 0;
-    return true;
-  }
-  if (PyLong_Check(object)) {
-    return load_integer('l', object, false, value);
-  }
-  return PyFloat_Check(object) && load_real(object, false, value);
-}
-
-// A list when `lengths` is null, else a tuple of exactly those types.
+// A list of one type, or a tuple of exactly those types.
 bool load_sequence(const Type& type, PyObject* object, bool convert, mc_value& value,
                    Arena& arena) {
   const bool list = type.code == '[';
@@ -326,8 +314,6 @@ bool load(const Type& type, PyObject* object, bool convert, mc_value& value, Are
       return load_bool(object, convert, value);
     case 's':
       return load_text(object, value);
-    case 'S':
-      return load_scalar(object, value);
     case 't':
       if (!THPDtype_Check(object)) {
         return false;

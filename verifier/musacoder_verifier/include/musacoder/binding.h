@@ -90,7 +90,8 @@ struct Converter<at::Tensor> {
 template <>
 struct Converter<at::Scalar> {
   static void code(char*& text) { *text++ = 'S'; }
-  static at::Scalar take(const mc_value& value) { return at::Scalar::mc_unpack(value); }
+  // PyTorch's own caster takes no Scalar as an argument.
+  static at::Scalar take(const mc_value& value) = delete;
   static mc_value give(const at::Scalar& scalar) { return scalar.mc_pack(); }
 };
 template <>
