@@ -41,6 +41,8 @@ MEMORY_MB = (80.0, 120.0, 250.0)
 # Milliseconds between two actions of the scripted editor.
 _PACE = 0.01
 _YARDSTICK = "empty command"
+# Seconds after which a process that does not die is counted as it is.
+_GIVE_UP = 5.0
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -330,47 +332,63 @@ async def _times(result: Measured, script: _Script, text: str, samples: int) -> 
 
 
 async def _cancels(result: Measured, script: _Script, server: psutil.Process, samples: int) -> None:
-    """From the command to the job's id, and from the cancel to the death of its processes."""
+    """From the command to the job's id, and from the cancel to the death of its processes.
+
+    The first Job starts the runtime worker, which stays for the later ones, and is not counted.
+    """
     starts, ends = [], []
-    for number in range(samples):
-        before = {child.pid for child in server.children(recursive=True)}
+    staying: set[int] = set()
+    for number in range(samples + 1):
         data = script.site(number)["data"]
         begun = time.perf_counter()
         answer = await script.client.request(
             "workspace/executeCommand",
             {"command": "musacoder.generate", "arguments": [{"uri": script.uri, **data}]},
         )
-        starts.append((time.perf_counter() - begun) * 1000)
-        # Let it reach its processes, some of which (the zygote) stay for later jobs.
-        await asyncio.sleep(0.5 + 0.2 * (number % 5))
-        working = [
-            child
-            for child in server.children(recursive=True)
-            if child.pid not in before and _forked_by_worker(child, server)
-        ]
+        started = (time.perf_counter() - begun) * 1000
+        working = await _processes_of_job(server, staying, first=number == 0)
         begun = time.perf_counter()
         await script.client.request(
             "workspace/executeCommand", {"command": "musacoder.cancel", "arguments": [answer]}
         )
-        while any(child.is_running() and not _zombie(child) for child in working):
+        while any(_alive(child) for child in working) and time.perf_counter() - begun < _GIVE_UP:
             await asyncio.sleep(0.001)
-        ends.append((time.perf_counter() - begun) * 1000)
+        if number:
+            starts.append(started)
+            ends.append((time.perf_counter() - begun) * 1000)
+        staying = {child.pid for child in server.children(recursive=True)}
     result.times["generate to job id"] = starts
     result.times["cancel to dead"] = ends
 
 
-def _forked_by_worker(child: psutil.Process, server: psutil.Process) -> bool:
+async def _processes_of_job(
+    server: psutil.Process, staying: set[int], *, first: bool
+) -> list[psutil.Process]:
+    """The processes that a Job has started, once there are some; of the first one, those under the
+    worker, which is a child of the server itself."""
+    deadline = time.perf_counter() + _GIVE_UP * 12
+    while time.perf_counter() < deadline:
+        found = [child for child in server.children(recursive=True) if child.pid not in staying]
+        if first:
+            found = [child for child in found if _parent(child) != server.pid]
+        if found:
+            return [] if first else found
+        await asyncio.sleep(0.01)
+    return []
+
+
+def _parent(child: psutil.Process) -> int | None:
     try:
-        return bool(child.ppid() != server.pid)
+        return int(child.ppid())
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _alive(child: psutil.Process) -> bool:
+    try:
+        return bool(child.is_running() and child.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
-
-
-def _zombie(child: psutil.Process) -> bool:
-    try:
-        return bool(child.status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
 
 
 async def _repeat(samples: int, action: Callable[[int], Awaitable[Any]]) -> list[float]:
