@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import pytest_asyncio
 from hand_candidates import HONEST, SOURCE, candidate, reference
@@ -299,3 +301,43 @@ def get_inputs(): return [torch.randn(64, 257)]
     assert verdict.correctness is not None
     assert verdict.correctness.failed_check == "parameters"
     assert verdict.status == "wrong_result"
+
+
+async def test_cancelling_ends_the_children_and_the_next_verdict_is_unharmed(
+    verifier: Verifier,
+) -> None:
+    running = asyncio.Event()
+
+    def on_stage(event: StageEvent) -> None:
+        if event.stage == "correctness" and event.state == "started":
+            running.set()
+
+    hanging = Candidate(candidate("import time\nwhile True: time.sleep(1)"), path="kernel.py")
+    task = asyncio.create_task(
+        verifier.verify(Reference(RELU), hanging, VerifyOptions(timing=False), on_stage)
+    )
+    started = asyncio.create_task(running.wait())
+    await asyncio.wait([started, task], return_when=asyncio.FIRST_COMPLETED)
+    assert not task.done(), task.result()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    worker = psutil.Process((await verifier.worker()).pid)
+    assert not [child for child in worker.children(recursive=True) if child.is_running()]
+    assert (await _verify(verifier, HONEST)).status == "ok"
+
+
+async def test_a_worker_that_was_killed_is_replaced(verifier: Verifier) -> None:
+    worker = psutil.Process((await verifier.worker()).pid)
+    killed = False
+
+    def on_stage(event: StageEvent) -> None:
+        nonlocal killed
+        if event.stage == "correctness" and event.state == "started" and not killed:
+            killed = True
+            worker.kill()
+
+    verdict = await verifier.verify(
+        Reference(RELU), Candidate(HONEST), VerifyOptions(timing=False, scope=False), on_stage
+    )
+    assert killed and verdict.status == "ok", verdict.failure
