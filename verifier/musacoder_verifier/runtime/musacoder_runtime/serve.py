@@ -48,6 +48,7 @@ def serve(control_fd: int) -> None:
         gc.collect()
         gc.freeze()  # a collection in a child would copy every page it touches
         _Zygote(control).run()
+        os._exit(0)  # an orderly end of Python takes most of a second once torch is loaded
 
 
 def _import_torch() -> dict[str, Any]:
