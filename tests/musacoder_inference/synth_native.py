@@ -11,19 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from musacoder_runtime.children.export import export
-
 from musacoder_inference.engines.synth.cpu.source import print_source
 from musacoder_inference.engines.synth.from_graph import read_graph
 from musacoder_inference.engines.synth.fuse import fuse
 from musacoder_inference.engines.synth.ir import Program
+from musacoder_runtime.children.export import export
 
 STUB = Path(__file__).parent / "stub"
 FLAGS = (
     "-std=c++17",
-    "-O3",
+    "-O2",
     "-march=native",
     "-fopenmp",
+    "-fno-trapping-math",
+    "-fno-math-errno",
     "-fPIC",
     "-shared",
     "-Wall",
@@ -81,9 +82,9 @@ def compile_batch(batch: Sequence[Written], folder: Path) -> ctypes.CDLL:
         body = "\n".join(line for line in lines if not line.startswith("#include"))
         arguments = ", ".join(f"stub::borrow(in[{i}])" for i in range(len(item.program.arguments)))
         bodies.append(
-            f"namespace {item.name} {{\n{body}\n}}\n"
+            f"namespace case_{item.name} {{\n{body}\n}}\n"
             f'extern "C" const char* call_{item.name}(const stub::Plain* in, const stub::Plain* out) {{\n'
-            f"  return stub::guarded([&] {{ return {item.name}::forward({arguments}); }}, out);\n}}\n"
+            f"  return stub::guarded([&] {{ return case_{item.name}::forward({arguments}); }}, out);\n}}\n"
         )
     text = "\n".join([*sorted(headers), *bodies])
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -36,8 +36,20 @@ def buffers_read(stage: Stage) -> set[Buffer]:
 
 def eliminate_copies(program: Program) -> None:
     """Rewrites `program.stages` in place until nothing changes."""
+    _drop_unread(program)
     while _fold_one_copy(program) or _fuse_one_epilogue(program):
         pass
+
+
+def _drop_unread(program: Program) -> None:
+    """Removes stages whose result nothing reads."""
+    read: set[Buffer] = set(program.results)
+    kept: list[Stage] = []
+    for stage in reversed(program.stages):
+        if stage.target.buffer in read:
+            kept.append(stage)
+            read |= buffers_read(stage)
+    program.stages[:] = reversed(kept)
 
 
 def _writers(program: Program, buffer: Buffer) -> list[int]:

@@ -31,4 +31,8 @@ class SynthEngine:
         except NotCovered as reason:
             yield Declined(str(reason))
             return
+        except Exception as error:
+            # A graph that a rule does not expect must not end the server's job.
+            yield Declined(f"synth cannot read this graph: {type(error).__name__}: {error}")
+            return
         yield Generated(source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from math import prod
 
@@ -183,7 +184,17 @@ def _pack(stage: Matmul, kind: str, left: bool) -> list[str]:
         arguments = arguments.replace("int64_t k0", "int64_t")
     if not axes.sizes[group]:
         arguments = arguments.replace(f"int64_t {letter}0", "int64_t")
-    return [f"[=]{arguments} {{", *indent(body), "},"]
+    return [f"[=]{arguments} {{", *indent(_without_unused(body)), "},"]
+
+
+def _without_unused(lines: Sequence[str]) -> list[str]:
+    """Drops coordinates that nothing reads."""
+    kept = list(lines)
+    for line in reversed(lines):
+        match = re.match(r"\s*const int64_t (\w+) = ", line)
+        if match and sum(bool(re.search(rf"\b{match[1]}\b", other)) for other in kept) == 1:
+            kept.remove(line)
+    return kept
 
 
 def _position_arrays(axes: _Axes, group: str, letter: str, count: str, width: str) -> list[str]:
@@ -239,6 +250,6 @@ def _store(stage: Matmul, kind: str) -> list[str]:
     first = "int64_t j0" if axes.sizes["n"] else "int64_t"
     return [
         f"[=]({batch}, {row}, {first}, int64_t count, const {kind}* sums) {{",
-        *indent(body),
+        *indent(_without_unused(body)),
         "});",
     ]

@@ -119,8 +119,7 @@ static inline float exponential(float x) {
   float low, high;
   std::memcpy(&low, &low_bits, sizeof low);
   std::memcpy(&high, &high_bits, sizeof high);
-  const float result = p * low * high;
-  return x != x ? x : result;
+  return p * low * high;
 }
 static inline double exponential(double x) { return std::exp(x); }
 """,
@@ -179,7 +178,8 @@ static inline float logarithm(float x) {
   float result = m + y + n * 0.693359375f;
   result = x == std::numeric_limits<float>::infinity() ? x : result;
   result = x == 0.0f ? -std::numeric_limits<float>::infinity() : result;
-  return (x < 0.0f || x != x) ? std::numeric_limits<float>::quiet_NaN() : result;
+  result = x < 0.0f ? std::numeric_limits<float>::quiet_NaN() : result;
+  return x != x ? x : result;
 }
 static inline double logarithm(double x) { return std::log(x); }
 """,
@@ -190,8 +190,10 @@ _piece(
 // log(1 + x); the rounding of 1 + x is put right to first order (W. Kahan).
 static inline float logarithm_1_plus(float x) {
   const float u = 1.0f + x;
-  const float corrected = logarithm(u) - ((u - 1.0f) - x) / u;
-  return (u == 0.0f || u == std::numeric_limits<float>::infinity()) ? logarithm(u) : corrected;
+  const float direct = logarithm(u);
+  const float corrected = direct - ((u - 1.0f) - x) / u;
+  const bool exact = (u == 0.0f) | (u == std::numeric_limits<float>::infinity());
+  return exact ? direct : corrected;
 }
 static inline double logarithm_1_plus(double x) { return std::log1p(x); }
 """,
@@ -248,8 +250,7 @@ static inline float error_function(float x) {
   near = near * s - 3.76125336e-1f;
   near = near * s + 1.28379166e-1f;
   near = near * x + x;
-  const float result = a > 0.927734375f ? far : near;
-  return x != x ? x : result;
+  return a > 0.927734375f ? far : near;
 }
 static inline double error_function(double x) { return std::erf(x); }
 """,
@@ -280,7 +281,7 @@ static inline T gelu_tanh(T x) {
 
 def pieces_for(code: str) -> str:
     """The pieces that `code` names, and what they need, in order."""
-    words = set(re.findall(r"\b[a-z_0-9]+(?=\()|\bgemm(?=<)", code))
+    words = set(re.findall(r"\b([a-z_0-9]+)(?:<[a-z_0-9]+>)?\(", code))
     wanted = {name for name in _PIECES if name in words}
     pending = list(wanted)
     while pending:

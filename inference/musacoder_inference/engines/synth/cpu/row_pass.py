@@ -192,10 +192,11 @@ class RowPass:
         if nan:
             body.append("nan |= value != value;")
             clauses += " reduction(|:nan)"
+        match = "nan ? value != value : value == top" if nan else "value == top"
         scan = [
             *search.lines,
             f"const {kind} value = {again};",
-            f"if (value == top{' || value != value' if nan else ''}) {{",
+            f"if ({match}) {{",
             *indent([f"{found} = {base + self.name};", "break;"]),
             "}",
         ]

@@ -156,6 +156,12 @@ class ScopedPrinter:
             return self._masked(expr, scopes)
         assert isinstance(expr, Op)
         args = [self._text(a, scopes, guarded) for a in expr.args]
+        if expr.name == "where" and not guarded:
+            # Both sides are computed, so that the choice is a vector blend and no branch.
+            args[1:] = [
+                text if text.isidentifier() or not arg.args else self._bind(arg, text, scopes)
+                for arg, text in zip(expr.args[1:], args[1:], strict=True)
+            ]
         if expr.name in REPEATS and not args[0].isidentifier():
             args = [self._bind(expr.args[0], args[0], scopes)]
         return format_operation(expr.name, expr.dtype, args)

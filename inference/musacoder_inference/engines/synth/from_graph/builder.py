@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,6 +31,8 @@ from musacoder_inference.engines.synth.ir import (
 )
 
 GRAPH_FORMAT = 1
+# Checks of what the graph already says: dtypes, shapes, devices.
+_CHECKS = frozenset({"aten._assert_tensor_metadata.default", "aten._assert_scalar.default"})
 
 
 def cast(expr: Expr, dtype: str) -> Expr:
@@ -51,8 +54,8 @@ class Builder:
     def buffer(self, hint: str, dtype: str, shape: Sequence[int], role: str = "scratch") -> Buffer:
         """A new Buffer with a C++ name near `hint`."""
         base = "".join(c if c.isalnum() else "_" for c in hint).strip("_") or "value"
-        if not base[0].isalpha() or base in _RESERVED:
-            base = "v_" + base
+        if not base[0].isalpha() or base in _RESERVED or _LOCAL_NAME.fullmatch(base):
+            base = "t_" + base
         name, count = base, 1
         while name in self._names:
             count += 1
@@ -139,6 +142,11 @@ class Builder:
         return load(buffer)
 
 
+# What the printers call their own loops and values.
+_LOCAL_NAME = re.compile(
+    r"[ijkmnpr]s?\d*|v\d+|rows?|columns?|batch|count|lanes?|first|block|stop|depth|to|sums?|part|begin|end"
+    r"|value|top|nan|bad|(acc|row|part|best|kept|total|running|column|found|x|nan)_.*|check|work"
+)
 _RESERVED = {
     "float", "double", "int", "bool", "char", "long", "short", "void", "auto", "const", "for", "if",
     "else", "while", "do", "return", "new", "delete", "class", "struct", "static", "inline", "min",
@@ -193,7 +201,7 @@ def read_graph(graph: Mapping[str, Any]) -> tuple[Program, list[tuple[str, str |
         raise NotCovered(f"graph format {graph.get('format')} is not known to synth")
     builder = Builder()
     _read_inputs(builder, graph["inputs"])
-    nodes = [Node(data) for data in graph["nodes"]]
+    nodes = [Node(data) for data in graph["nodes"] if data["op"] not in _CHECKS]
     missing = sorted({n.operator.split(".")[1] for n in nodes if n.operator not in RULES})
     if missing:
         verb = "is" if len(missing) == 1 else "are"

@@ -169,11 +169,16 @@ def variance(
 @covers(
     "reduction",
     "aten.var.correction", "aten.var_mean.correction", "aten.std.correction", "prims.var.default",
+    "aten.var.dim", "aten.std.dim", "aten.var.default", "aten.std.default",
 )  # fmt: skip
 def _variance(builder: Builder, node: Node) -> Tensor | tuple[Tensor, Tensor]:
     value = builder.tensor(node.arg(0, "self"))
-    dims = normalize_dims(node.arg(1, "dim"), len(value.shape))
-    correction = node.arg(2, "correction")
+    overload = node.operator.split(".")[2]
+    whole = overload == "default" and node.operator.startswith("aten")
+    dims = normalize_dims(None if whole else node.arg(1, "dim"), len(value.shape))
+    correction = node.arg(1 if whole else 2, "correction")
+    if isinstance(correction, bool):  # the older overloads name it `unbiased`
+        correction = int(correction)
     keepdim = bool(node.arg(3, "keepdim", False))
     spread, average = variance(
         builder, value, dims, float(number(1 if correction is None else correction)), node.name

@@ -267,6 +267,4 @@ def _number(value: Any) -> Any:
         return {"float": repr(value)}
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    if isinstance(value, complex):
-        raise ExportFailure("the graph holds a complex number")
-    raise ExportFailure(f"the graph holds a value of type {type(value).__name__}")
+    return {"other": type(value).__name__}
