@@ -11,7 +11,7 @@ import signal
 import sys
 
 
-def main(lifeline, niceness, arguments):
+def main(lifeline: int, niceness: int, arguments: list[str]) -> int:
     os.nice(niceness)
     tool = os.posix_spawn(arguments[0], arguments, os.environ, setsid=True)
     ended = os.pidfd_open(tool)

@@ -13,7 +13,7 @@
 
 namespace musacoder {
 
-// A type of musacoder/binding.h: its letter, and what it is composed of.
+// A type of musacoder/converter.h: its letter, and what it is composed of.
 struct Type {
   char code = 'v';
   std::vector<Type> items;

@@ -142,7 +142,7 @@ typedef struct mc_argument {
 typedef struct mc_function {
   const char* name;
   const char* doc; // null: none
-  // Return type, then argument types, in the codes of musacoder/binding.h.
+  // Return type, then argument types, in the codes of musacoder/converter.h.
   const char* signature;
   mc_invoke invoke;
   void* callable;
