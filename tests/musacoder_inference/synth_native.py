@@ -83,8 +83,10 @@ def compile_batch(batch: Sequence[Written], folder: Path) -> ctypes.CDLL:
         arguments = ", ".join(f"stub::borrow(in[{i}])" for i in range(len(item.program.arguments)))
         bodies.append(
             f"namespace case_{item.name} {{\n{body}\n}}\n"
-            f'extern "C" const char* call_{item.name}(const stub::Plain* in, const stub::Plain* out) {{\n'
-            f"  return stub::guarded([&] {{ return case_{item.name}::forward({arguments}); }}, out);\n}}\n"
+            f'extern "C" const char* call_{item.name}('
+            "const stub::Plain* in, const stub::Plain* out) {\n"
+            f"  return stub::guarded([&] {{ return case_{item.name}::forward({arguments}); }}, out);\n"
+            "}\n"
         )
     text = "\n".join([*sorted(headers), *bodies])
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]

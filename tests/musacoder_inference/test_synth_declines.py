@@ -62,7 +62,7 @@ async def _answer(model: nn.Module, *inputs: torch.Tensor, training: bool = Fals
         (lambda x: torch.fft.fft(x).real, "fft"),
         (lambda x: x.cummax(0).values, "cummax"),
         (lambda x: F.dropout(x, 0.5, training=True), "dropout"),
-        (lambda x: torch.linalg.inv(x), "inv"),
+        (lambda x: x.median(), "median"),
     ],
 )
 async def test_declines_by_name_in_one_line(function: Callable[..., Any], named: str) -> None:
@@ -98,6 +98,36 @@ async def test_the_same_request_gives_the_same_text() -> None:
     model = Function(lambda x: torch.softmax(x * 2, -1))
     first, second = [await _answer(model, torch.rand(4, 8)) for _ in range(2)]
     assert first == second
+
+
+@pytest.mark.parametrize(
+    ("backend", "marks"),
+    [
+        ("cuda", ("cuda_sources=_source", "<<<", "at::cuda::getCurrentCUDAStream()")),
+        (
+            "musa",
+            ("musa_sources=_source", "<<<", "at::musa::getCurrentMUSAStream()", "--offload-arch"),
+        ),
+    ],
+)
+async def test_device_sources_come_from_the_same_program(
+    backend: Any, marks: tuple[str, ...]
+) -> None:
+    model = Function(lambda x: torch.softmax(x @ x, -1))
+    graph = export(model, [torch.rand(4, 4)], training=False)
+    request = GenerationRequest(REFERENCE, backend, graph=graph)
+    event = [event async for event in engine("synth").generate(request)][-1]
+    assert isinstance(event, Generated)
+    ast.parse(event.source)
+    assert all(mark in event.source for mark in marks)
+    assert "at::matmul" not in event.source
+
+
+async def test_another_backend_is_declined() -> None:
+    graph = export(Function(torch.relu), [torch.rand(4, 4)], training=False)
+    request = GenerationRequest(REFERENCE, "emulator", graph=graph)
+    event = [event async for event in engine("synth").generate(request)][-1]
+    assert event == Declined("backend emulator is not covered by synth")
 
 
 def test_data_dependent_code_is_one_sentence() -> None:

@@ -22,6 +22,7 @@ def wrap(
     described: Sequence[tuple[str, str | None]],
     load: str,
     backend: str,
+    import_from: str = "torch.utils.cpp_extension",
 ) -> str:
     """The Candidate's text. `load` is the Python text that compiles the source and binds it to
     `_kernels`; `described` says what each result is (see `read_graph`)."""
@@ -38,7 +39,7 @@ def wrap(
     kept = _kept_statements(tree, model, lines)
     forward = _forward(graph, program, described, _forward_parameters(model))
     body = _class(model, lines, forward)
-    imports = "from torch.utils.cpp_extension import load_inline"
+    imports = f"from {import_from} import load_inline"
     return "\n".join([_HEADER.format(backend=backend), *kept, imports, "", load, "", "", *body, ""])
 
 

@@ -7,6 +7,9 @@ from typing import Any
 
 from musacoder_inference.engines.base import BackendName
 from musacoder_inference.engines.synth.cpu.source import ENTRY, print_source
+from musacoder_inference.engines.synth.cuda.dialect import CUDA, MUSA, Dialect
+from musacoder_inference.engines.synth.cuda.source import declaration
+from musacoder_inference.engines.synth.cuda.source import print_source as device_source
 from musacoder_inference.engines.synth.from_graph import read_graph
 from musacoder_inference.engines.synth.fuse import fuse
 from musacoder_inference.engines.synth.ir import NotCovered
@@ -20,10 +23,24 @@ def write(reference: str, graph: Mapping[str, Any], backend: BackendName) -> str
     if backend not in _NAMES:
         raise NotCovered(f"backend {backend} is not covered by synth")
     program, described = read_graph(graph)
-    kernels = fuse(program)
-    source = print_source(program, kernels)
-    load = _load_cpu(source)
-    return wrap(reference, graph, program, described, load, _NAMES[backend])
+    if backend == "cpu":
+        load = _load_cpu(print_source(program, fuse(program)))
+        return wrap(reference, graph, program, described, load, _NAMES[backend])
+    dialect = CUDA if backend == "cuda" else MUSA
+    load = _load_device(device_source(program, dialect), dialect)
+    return wrap(reference, graph, program, described, load, _NAMES[backend], dialect.import_from)
+
+
+def _load_device(source: str, dialect: Dialect) -> str:
+    return f'''_source = r"""
+{source}"""
+
+_kernels = load_inline(
+    name="synth_kernels",
+    cpp_sources="{declaration(source)}",
+    {dialect.argument}=_source,
+    functions=["{ENTRY}"],
+{dialect.options})'''
 
 
 def _load_cpu(source: str) -> str:

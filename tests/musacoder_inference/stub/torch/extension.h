@@ -13,18 +13,33 @@
 #include <string>
 #include <vector>
 
+#if defined(__CUDACC__)
+#define STUB_DEVICE __host__ __device__
+#else
+#define STUB_DEVICE
+#endif
+
 namespace at {
+#if defined(__CUDACC__)
+struct Half {
+  uint16_t bits = 0;
+  Half() = default;
+  STUB_DEVICE explicit Half(float value) : bits(value != 0) {}
+  STUB_DEVICE operator float() const { return bits; }
+};
+#else
 using Half = _Float16;
+#endif
 
 struct BFloat16 {
   uint16_t bits = 0;
   BFloat16() = default;
-  explicit BFloat16(float value) {
+  STUB_DEVICE explicit BFloat16(float value) {
     uint32_t wide;
     std::memcpy(&wide, &value, sizeof wide);
     bits = value != value ? 0x7FC0 : static_cast<uint16_t>((wide + 0x7FFF + ((wide >> 16) & 1)) >> 16);
   }
-  operator float() const {
+  STUB_DEVICE operator float() const {
     const uint32_t wide = static_cast<uint32_t>(bits) << 16;
     float value;
     std::memcpy(&value, &wide, sizeof value);

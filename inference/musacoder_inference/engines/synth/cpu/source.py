@@ -49,7 +49,7 @@ def print_source(program: Program, kernels: Sequence[Kernel]) -> str:
         functions.append("\n".join([*signature(name, inputs, outputs), *indent(body), "}"]))
         arguments = [f"{b.name}.data_ptr<{STORAGE_TYPE[b.dtype]}>()" for b in (*inputs, *outputs)]
         calls += _call(name, arguments)
-    entry = _entry(program, written, calls)
+    entry = print_entry(program, written, calls)
     code = "\n\n".join([*functions, entry])
     prelude = pieces_for(code)
     whole = f"{prelude}\n\n{code}" if prelude else code
@@ -110,7 +110,8 @@ def _shape(buffer: Buffer) -> str:
     return "{" + ", ".join(map(str, buffer.shape)) + "}"
 
 
-def _entry(program: Program, written: set[Buffer], calls: Sequence[str]) -> str:
+def print_entry(program: Program, written: set[Buffer], calls: Sequence[str]) -> str:
+    """The function that Python calls: checks, memory, kernels in order."""
     arguments = [a.buffer for a in program.arguments]
     several = len(program.results) != 1
     returned = "std::vector<torch::Tensor>" if several else "torch::Tensor"

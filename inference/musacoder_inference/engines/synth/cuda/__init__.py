@@ -1,0 +1,1 @@
+"""Printer of CUDA and MUSA."""
