@@ -10,15 +10,17 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from conftest import ProcessCensus
 from lsprotocol import types as lsp
 from pytest_lsp import LanguageClient, client_capabilities, make_test_lsp_client
 
 from musacoder_lsp.editor_client import EditorClient
+
+if TYPE_CHECKING:
+    from conftest import ProcessCensus
 
 pytestmark = pytest.mark.e2e
 
