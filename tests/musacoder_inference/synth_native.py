@@ -85,8 +85,8 @@ def compile_batch(batch: Sequence[Written], folder: Path) -> ctypes.CDLL:
             f"namespace case_{item.name} {{\n{body}\n}}\n"
             f'extern "C" const char* call_{item.name}('
             "const stub::Plain* in, const stub::Plain* out) {\n"
-            f"  return stub::guarded([&] {{ return case_{item.name}::forward({arguments}); }}, out);\n"
-            "}\n"
+            "  return stub::guarded([&] { return "
+            f"case_{item.name}::forward({arguments}); }}, out);\n}}\n"
         )
     text = "\n".join([*sorted(headers), *bodies])
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -214,12 +214,13 @@ def _line(row: Row) -> str:
 
 
 def _markdown(report: Mapping[str, Any], arguments: argparse.Namespace) -> str:
-    counts = ", ".join(f"{count} {status}" for status, count in sorted(report["counts"].items()))
+    tally = sorted(report["counts"].items())
+    counts = ", ".join(f"{count} {status}" for status, count in tally)
     head = [
         f"# KernelBench level {report['level']} on the CPU, engine synth (no model)",
         "",
-        f"Written by `musacoder bench kernelbench`; {arguments.threads} threads on both sides, fp32,"
-        " training mode as in KernelBench.",
+        f"Written by `musacoder bench kernelbench`; {arguments.threads} threads on both sides,"
+        " fp32, training mode as in KernelBench.",
         "Sizes are scaled by one rule: module-level integers above 32 times the factor shown, at"
         f" most {ELEMENTS} input elements and {MILLISECONDS:g} ms for a forward.",
         "",
