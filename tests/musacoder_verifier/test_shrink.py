@@ -18,7 +18,7 @@ def test_a_size_keeps_its_kind(value: int, halvings: int) -> None:
 
 
 def test_equal_sizes_stay_equal_and_code_stays_untouched() -> None:
-    source = "rows = 4096\nshape = (4096, 3)\nbig = 8192 * 2\neps = 1e-5\n\ndef get_inputs():\n    return 4096\n"
-    assert scale_source(source, 0.25) == (
-        "rows = 1024\nshape = (1024, 3)\nbig = 4096\neps = 1e-5\n\ndef get_inputs():\n    return 4096\n"
-    )
+    function = "def get_inputs():\n    return 4096\n"
+    source = "rows = 4096\nshape = (4096, 3)\nbig = 8192 * 2\neps = 1e-5\n" + function
+    scaled = "rows = 1024\nshape = (1024, 3)\nbig = 4096\neps = 1e-5\n" + function
+    assert scale_source(source, 0.25) == scaled
