@@ -22,7 +22,7 @@ def table() -> str:
         "most losses and activations arrive as the operators below. dtypes: fp32, fp64, fp16 and",
         "bf16 (computed in fp32), integers, bool. What is not listed is declined in one line.",
         "",
-        "| family | operators | not covered |",
+        "| family | operators | limits |",
         "|---|---|---|",
     ]
     for family in families:

@@ -33,7 +33,7 @@ def take(builder: Builder, value: Tensor, dim: int, index: Tensor, hint: str) ->
     return Tensor(shape, expr)
 
 
-@covers("indexing", "aten.embedding.default", note="padding_idx only matters for gradients")
+@covers("indexing", "aten.embedding.default")
 def _embedding(builder: Builder, node: Node) -> Tensor:
     weight, indices = builder.tensor(node.arg(0, "weight")), builder.tensor(node.arg(1, "indices"))
     return take(builder, weight, 0, indices, node.name)
@@ -71,7 +71,10 @@ def _wrap_negative(index: Expr, size: int) -> Expr:
 
 
 @covers(
-    "indexing", "aten.index.Tensor", "aten._unsafe_index.Tensor", note="one integer index tensor"
+    "indexing",
+    "aten.index.Tensor",
+    "aten._unsafe_index.Tensor",
+    note="index: one integer index tensor",
 )
 def _index(builder: Builder, node: Node) -> Tensor:
     value = builder.tensor(node.arg(0, "self"))

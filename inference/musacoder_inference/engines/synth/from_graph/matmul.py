@@ -150,7 +150,7 @@ def _add_matmul(builder: Builder, node: Node) -> Tensor:
     return elementwise("add", dtype, shape, result, bias)
 
 
-@covers("convolution", "aten.convolution.default", note="zero padding")
+@covers("convolution", "aten.convolution.default", note="zero padding only")
 def _convolution(builder: Builder, node: Node) -> Tensor:
     value, weight = builder.tensor(node.arg(0, "input")), builder.tensor(node.arg(1, "weight"))
     stride, padding, dilation = (list(node.arg(i, "")) for i in (3, 4, 5))

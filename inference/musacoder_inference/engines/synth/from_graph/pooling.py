@@ -58,7 +58,7 @@ def window(
 @covers(
     "pooling",
     "aten.max_pool2d_with_indices.default", "aten.max_pool3d_with_indices.default",
-    note="without the indices",
+    note="max pooling: values without indices",
 )  # fmt: skip
 def _max_pool(builder: Builder, node: Node) -> tuple[Tensor | None, ...]:
     value = builder.tensor(node.arg(0, "self"))
@@ -134,7 +134,7 @@ def _window_count(
 @covers(
     "pooling",
     "aten._adaptive_avg_pool2d.default", "aten._adaptive_avg_pool3d.default",
-    note="where the output size divides the input size",
+    note="adaptive: output size divides input size",
 )  # fmt: skip
 def _adaptive_average(builder: Builder, node: Node) -> Tensor:
     value = builder.tensor(node.arg(0, "self"))
