@@ -26,7 +26,7 @@ TOLERANCE: Mapping[str, float] = {
 DEFAULT_TOLERANCE = 1e-2  # float8 and other storage types
 # Over tolerance, but with a relative error below this: a near miss, its own class of failure.
 NEAR_MISS = 1e-3
-_CHUNK = 1 << 22
+_CHUNK = 1 << 17
 # Elements of a thin sample, and how many of them must be wrong for a sure refusal.
 _SAMPLE = 1 << 13
 _SURE = 8

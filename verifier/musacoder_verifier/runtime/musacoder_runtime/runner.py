@@ -62,6 +62,7 @@ class Runner:
         fresh = [first, *(recipes.rolled(first, place) for place in range(1, distinct))]
         self._sets, self._outputs = fresh, []
         self.device.synchronize()
+        self.device.warm_memory()
         self.device.flush()
         return {"distinct": distinct, "input_bytes": size}
 
@@ -71,7 +72,7 @@ class Runner:
         count = len(sets)
         self.device.parallel(True)
         try:
-            with torch.no_grad():
+            with torch.no_grad(), self.device.watching_memory():
                 self.device.synchronize()
                 start = _clock()
                 for index in range(calls):
@@ -127,13 +128,9 @@ def aliases(output: Any, inputs: list[Any]) -> list[list[int]]:
     return found
 
 
-def leaf_digests(tree: Any) -> list[str]:
-    return [recipes.digest(leaf) for leaf in tensor_tree.flatten(tree)[1]]
-
-
 def changed(before: list[str], tree: Any) -> list[int]:
     """Which leaves are not what they were."""
-    now = leaf_digests(tree)
+    now = recipes.leaf_digests(tree)
     return [index for index, digest in enumerate(before) if now[index] != digest]
 
 

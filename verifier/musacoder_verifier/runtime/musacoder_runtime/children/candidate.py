@@ -148,8 +148,8 @@ class CheckedCandidate:
         previous = self._held
         inputs = recipes.refill(previous, made) if message["reuse"] and previous else made
         self._held = inputs
-        answer: dict[str, Any] = {"digest": recipes.digest(inputs)}
-        before = running.leaf_digests(inputs)
+        before = recipes.leaf_digests(inputs)
+        answer: dict[str, Any] = {"digest": recipes.combined(before)}
         witness = CallWitness(self._extensions)
         threads = set(threading.enumerate())
         self._device.poison(message["poison"])
@@ -174,7 +174,7 @@ class CheckedCandidate:
             background=self._background() if message["index"] == 0 else 0.0,
             earlier_output_changed=self._earlier_changed(),
         )
-        self._last = (output, running.leaf_digests(_plain(output)))
+        self._last = (output, recipes.leaf_digests(_plain(output)))
         return answer
 
     def _background(self) -> float:
@@ -188,13 +188,13 @@ class CheckedCandidate:
         if self._last is None:
             return False
         output, digests = self._last
-        return running.leaf_digests(_plain(output)) != digests
+        return recipes.leaf_digests(_plain(output)) != digests
 
     def again(self, message: dict[str, Any]) -> dict[str, Any]:
         """The same run once more, unpoisoned and unwatched; written only where bits differ."""
         made = self._runner.inputs(message["seed"], message["distribution"])
         output = self._runner.forward(made, message["seed"])
-        same = self._last is not None and running.leaf_digests(_plain(output)) == self._last[1]
+        same = self._last is not None and recipes.leaf_digests(_plain(output)) == self._last[1]
         outputs = None if same else tensor_tree.write(output, self._outputs_fd)
         return {"same": same, "outputs": outputs}
 

@@ -153,7 +153,8 @@ class Judge:
         seed, distribution = message["seed"], message["distribution"]
         own = distribution == recipes.OWN
         inputs = self._runner.inputs(seed, distribution)
-        digest, before = recipes.digest(inputs), running.leaf_digests(inputs)
+        before = recipes.leaf_digests(inputs)
+        digest = recipes.combined(before)
         used = recipes.clone(inputs)
         try:
             output = self._runner.forward(used, seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any, Protocol
+from typing import Any, ContextManager, Protocol
 
 
 class Device(Protocol):
@@ -26,6 +26,13 @@ class Device(Protocol):
 
     def flush(self) -> None:
         """Make the caches cold."""
+
+    def warm_memory(self) -> None:
+        """Have the memory at hand that the next sample will take, so that asking the system for it
+        is not timed."""
+
+    def watching_memory(self) -> ContextManager[None]:
+        """Around a sample: remember how much memory it asked the system for."""
 
     def bandwidth(self) -> float:
         """Bytes a second that this device copies, read and written bytes both counted."""
