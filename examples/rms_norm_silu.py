@@ -21,7 +21,7 @@ class Model(nn.Module):
         return x * rms * self.weight * F.silu(gate)
 
 
-rows = 2048
+rows = 1024
 features = 2048
 
 

@@ -7,11 +7,12 @@ the way about legality is kept as `Evidence`, whatever becomes of the trial.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from musacoder_verifier.stages.pair import Pair
 from musacoder_verifier.stages.side import Deadline, StageStop, number
@@ -161,6 +162,18 @@ _CHECKS = {
 }
 
 
+async def _together(
+    candidate: Awaitable[Mapping[str, Any]], reference: Awaitable[Mapping[str, Any]]
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Both answers. When both fail it is the Reference's failure that counts: the Candidate may
+    only have followed it."""
+    answers = await asyncio.gather(candidate, reference, return_exceptions=True)
+    for answer in reversed(answers):
+        if isinstance(answer, BaseException):
+            raise answer
+    return cast("tuple[Mapping[str, Any], Mapping[str, Any]]", tuple(answers))
+
+
 class _Check:
     def __init__(self, pair: Pair, deadline: Deadline, mode: str) -> None:
         self.pair = pair
@@ -229,19 +242,24 @@ class _Check:
     async def _trial(self, distribution: str, number_: int, check: str | None = None) -> None:
         seed = self.pair.seed + number_ * _SEED_STEP
         recipe = {"seed": seed, "distribution": distribution, "index": self._index}
-        expected = await self.pair.reference.ask({"op": "trial", **recipe}, self.deadline)
-        if "skip" in expected:
-            self.not_checked.append(f"values {distribution}: {expected['skip']}")
-            return
-        self._index += 1
         doing = "running ModelNew.forward"
         if distribution != OWN:
             doing += f" on {distribution} values"
-        answer = await self.pair.candidate.ask(
-            {"op": "trial", **recipe, "reuse": self._index % 2 == 0, "poison": self._poison},
-            self.deadline,
-            doing,
-        )
+        reuse = (self._index + 1) % 2 == 0
+        run = {"op": "trial", **recipe, "reuse": reuse, "poison": self._poison}
+        asked = self.pair.reference.ask({"op": "trial", **recipe}, self.deadline)
+        if distribution == OWN:
+            # Both sides at once: the Reference cannot skip these.
+            answer, expected = await _together(
+                self.pair.candidate.ask(run, self.deadline, doing), asked
+            )
+        else:
+            expected = await asked
+            if "skip" in expected:
+                self.not_checked.append(f"values {distribution}: {expected['skip']}")
+                return
+            answer = await self.pair.candidate.ask(run, self.deadline, doing)
+        self._index += 1
         try:
             self._note(answer)
             outputs = dict(answer["outputs"])

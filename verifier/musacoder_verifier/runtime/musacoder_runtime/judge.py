@@ -9,6 +9,7 @@ output, so that a weak oracle can be replaced by the scaled one without running 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional, Sequence
 
@@ -212,6 +213,11 @@ def root_mean_square(tensor: torch.Tensor) -> float:
     """RMS of the finite elements, 0 where there are none; chunked, in float64."""
     total, count = 0.0, 0
     for chunk in torch.split(tensor.reshape(-1), _CHUNK):
+        norm = float(torch.linalg.vector_norm(chunk, dtype=torch.float64))
+        if math.isfinite(norm):
+            total += norm * norm
+            count += chunk.numel()
+            continue
         values = chunk.double()
         values = values[values.isfinite()]
         total += float(values.square().sum())
@@ -273,6 +279,8 @@ def _scan(
         figures.candidate_error = figures.reference_error = 0.0
     flat = [t.reshape(-1) if t is not None else None for t in (actual, expected, golden)]
     for start in range(0, expected.numel(), _CHUNK):
+        if golden is None and _plainly_within(flat, start, min(atol, scaled_atol), rms, figures):
+            continue
         a, e, g = (t[start : start + _CHUNK].double() if t is not None else None for t in flat)
         assert a is not None and e is not None
         both = a.isfinite() & e.isfinite()
@@ -309,6 +317,25 @@ def _scan(
     if figures.bad_finiteness:
         figures.max_abs = figures.max_rel = float("inf")
     return figures
+
+
+def _plainly_within(
+    flat: Sequence[Optional[torch.Tensor]], start: int, limit: float, rms: float, figures: _Figures
+) -> bool:
+    """The usual case at a fraction of the price: all elements finite and within the absolute
+    tolerance alone, told in the tensors' own precision. False says nothing."""
+    a, e = (t[start : start + _CHUNK] for t in flat[:2] if t is not None)
+    if a.dtype not in (torch.float32, torch.float64):
+        return False
+    away = (a - e).abs_()
+    top = float(away.max())
+    # Also false for a NaN. The margin is above the rounding of one subtraction.
+    if not top <= limit * (1.0 - 1e-5):
+        return False
+    figures.max_abs = max(figures.max_abs, top)
+    scale = e.abs().clamp_min_(rms) if rms > 0 else e.abs().clamp_min_(1.0)
+    figures.max_rel = max(figures.max_rel, float(away.div_(scale).max()))
+    return True
 
 
 def _top(values: torch.Tensor) -> float:

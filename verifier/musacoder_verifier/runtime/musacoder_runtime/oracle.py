@@ -126,7 +126,7 @@ def _mean(leaf: Any) -> Any:
         return leaf
     if not leaf.is_floating_point():
         return torch.full_like(leaf, leaf.reshape(-1)[0].item())
-    return torch.full_like(leaf, float(leaf.double().mean()))
+    return torch.full_like(leaf, float(leaf.mean(dtype=torch.float64)))
 
 
 def _permuted(leaf: Any) -> Any:
