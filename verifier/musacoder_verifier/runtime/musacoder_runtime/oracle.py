@@ -67,8 +67,7 @@ def probe(
         if name in settled:
             continue
         if golden is None and any(
-            judge.rejects(a, e, stress=not own)
-            for a, e in zip(leaves, expected[1])
+            judge.rejects(a, e, stress=not own) for a, e in zip(leaves, expected[1])
         ):
             results.append(ImposterResult(name, own, True, True, False))
             continue
@@ -147,8 +146,7 @@ def _copied(leaf: Any, inputs: Sequence[Any]) -> Any:
 
 def _same_shapes(first: tuple[Any, Sequence[Any]], second: tuple[Any, Sequence[Any]]) -> bool:
     return first[0] == second[0] and all(
-        getattr(a, "shape", None) == getattr(b, "shape", None)
-        for a, b in zip(first[1], second[1])
+        getattr(a, "shape", None) == getattr(b, "shape", None) for a, b in zip(first[1], second[1])
     )
 
 

@@ -195,8 +195,9 @@ class _Writer:
                 entry["position"] = position
                 position += 1
             value = node.meta.get("val")
-            entry.update(_tensor(value) if isinstance(value, torch.Tensor) else {})
-            if not isinstance(value, torch.Tensor):
+            if isinstance(value, torch.Tensor):
+                entry.update(_tensor(value) or {})
+            else:
                 entry["value"] = _number(getattr(spec.arg, "value", value))
             if kind == "constant":
                 entry.update(self._constant(spec.target))
