@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import uuid
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from compiled import load_in_process
 from musacoder_verifier.build_request import BuildRequest, SourceText
 from musacoder_verifier.candidate import Candidate
+from musacoder_verifier.lanes.prepare import PrepareError
 from musacoder_verifier.lanes.symbols import operators_called
 from musacoder_verifier.stages.compile import CompileOutcome, compile_requests
 from musacoder_verifier.worker import WorkerInfo
@@ -142,6 +144,57 @@ async def test_a_missing_compiler_is_one_sentence(worker_info: WorkerInfo, compi
     assert outcome.failure.status == "infra_error"
     assert "/nowhere/g++" in outcome.failure.message
     assert outcome.failure.message.count("\n") == 0
+
+
+def failing_compiler(folder: Path, ending: str) -> str:
+    """One that tells its version, and ends by the shell command `ending` when it should compile."""
+    path = folder / "g++"
+    path.write_text(f'#!/bin/sh\ncase " $* " in *" -o "*) ;; *) exec g++ "$@" ;; esac\n{ending}\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+ENDINGS = {
+    "killed": "kill -9 $$",
+    "full": "echo 'fatal error: x.o: No space left on device' >&2; exit 1",
+    "gone": 'rm -f -- "$0"; exit 1',
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
+async def test_a_failed_preparation_is_one_sentence(
+    worker_info: WorkerInfo, tmp_path: Path, ending: str
+):
+    """Several compilers fail at once there; what comes out is one failure, not a group."""
+    compiler = failing_compiler(tmp_path, ending)
+    cache = tmp_path / "cache"
+    outcome = await compiled(relu(), worker_info, cache, compiler=compiler, lane="fast")
+    assert outcome.failure is not None
+    assert (outcome.failure.status, outcome.failure.stage) == ("infra_error", "compile")
+    assert outcome.failure.message.count("\n") == 0
+    assert "fast lane" in outcome.failure.message or "not installed" in outcome.failure.message
+    assert list((cache / "prepared").glob("tmp-*")) == []
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), PrepareError("broken")])
+async def test_a_failed_preparation_falls_to_the_stock_lane(
+    worker_info: WorkerInfo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+):
+    async def fails(*_: object, **__: object) -> None:
+        await asyncio.sleep(0)
+        raise error
+
+    monkeypatch.setattr("musacoder_verifier.lanes.prepare._must", fails)
+    compiler = failing_compiler(tmp_path, ENDINGS["full"])
+    outcome = await compiled(relu(), worker_info, tmp_path / "cache", compiler=compiler)
+    assert outcome.report.lane == "stock"
+    assert outcome.report.lane_reason is not None
+    assert ("free some space" if isinstance(error, OSError) else "broken") in (
+        outcome.report.lane_reason
+    )
+    # The stock lane fails on the same machine: in words, not as a fault of ours or the source's.
+    assert outcome.failure is not None and outcome.failure.status == "infra_error"
+    assert "disk" in outcome.failure.message and "full" in outcome.failure.message
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

@@ -7,11 +7,12 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from filelock import AsyncFileLock, Timeout
 
@@ -128,8 +129,8 @@ async def prepare(
                 entry = await asyncio.to_thread(store.publish, key, folder)
         except OSError as error:
             raise PrepareError(
-                f"the fast lane cannot be prepared in {cache_dir}: {error.strerror}; free some "
-                "space or set another cache folder"
+                f"the fast lane cannot be prepared in {cache_dir}: {error.strerror or error}; "
+                "free some space or set another cache folder"
             ) from error
         return Prepared(entry, include, asyncio.get_running_loop().time() - started)
 
@@ -189,9 +190,7 @@ async def _build(
         async with turn:
             await _must(arguments, folder, timeout)
 
-    async with asyncio.TaskGroup() as group:
-        for arguments in compiles:
-            group.create_task(one(arguments))
+    await _together([one(arguments) for arguments in compiles])
     objects = [str(folder / f"{name}.o") for name in SHIM_SOURCES]
     await _must(
         [compiler.path, "-shared", "-fopenmp", *objects, f"-Wl,-soname,{SHIM}", "-Wl,-z,defs",
@@ -211,6 +210,17 @@ async def _build(
     (folder / "prepared.json").write_text(
         json.dumps({**versions, "compiler": compiler.identity}), encoding="utf-8"
     )
+
+
+async def _together(work: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Runs all; the first failure ends the rest and is raised as it is, not as a group of one or
+    more, which no caller's `except` would meet."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for item in work:
+                group.create_task(item)
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
 
 
 def facade_includes(prepared: Path) -> list[str]:
