@@ -32,7 +32,7 @@ class Settings:
     max_turns: int = 3
     samples: int = 1
     timing: bool = True
-    jobs: int = 2
+    compile_baseline: bool = True
     lenses: tuple[str, ...] = LENS_KINDS
     engine_options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -158,7 +158,7 @@ _CHECKS: dict[str, Callable[[object], Any]] = {
     "max_turns": _whole(1, 32),
     "samples": _whole(1, 64),
     "timing": _truth,
-    "jobs": _whole(1, 64),
+    "compile_baseline": _truth,
     "lenses": _some_of(LENS_KINDS),
     "engine_options": _mapping,
 }

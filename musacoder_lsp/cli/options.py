@@ -35,12 +35,21 @@ def add_verification_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timing", action=argparse.BooleanOptionalAction, default=True, help="time both sides"
     )
+    parser.add_argument(
+        "--compile-baseline",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="compare with torch.compile, too: tens of seconds, once per reference",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
 def to_settings(arguments: argparse.Namespace) -> Settings:
     """The options as the settings that an editor would send. Raises Unusable for a bad value."""
-    names = ("backend", "policy", "python", "threads", "stage_timeout", "sandbox", "timing")
+    names = (
+        "backend", "policy", "python", "threads", "stage_timeout", "sandbox", "timing",
+        "compile_baseline",
+    )  # fmt: skip
     given = {name: getattr(arguments, name) for name in names}
     given |= {name: getattr(arguments, name) for name in ("engine",) if name in arguments}
     camel = {settings.client_name(name): value for name, value in given.items()}

@@ -56,6 +56,7 @@ def make_options(settings: Settings) -> Any:
         mode="strict",
         stage_timeout=settings.stage_timeout,
         timing=settings.timing,
+        compile_baseline=settings.compile_baseline,
     )
 
 

@@ -47,7 +47,8 @@ def test_good_values_in_either_shape() -> None:
         ("lenses", "module"),
         ("lenses", ["module", 3]),
         ("engineOptions", []),
-        ("jobs", float("nan")),
+        ("samples", float("nan")),
+        ("compileBaseline", 1),
     ],
 )
 def test_a_bad_value_is_named_and_replaced(key: str, value: Any) -> None:
