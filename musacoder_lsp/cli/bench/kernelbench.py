@@ -6,29 +6,32 @@ import argparse
 import asyncio
 import json
 import math
-import platform
 import re
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from musacoder_inference.engines.base import Declined, Generated, GenerationRequest
 from musacoder_inference.registry import engine as find_engine
+from musacoder_verifier.backends.registry import backend
 from musacoder_verifier.candidate import Candidate, Provenance
+from musacoder_verifier.content_key import CHECKS_VERSION
 from musacoder_verifier.limits import Limits
 from musacoder_verifier.reference import Reference
 from musacoder_verifier.verdict import Verdict
 from musacoder_verifier.verifier import Verifier, VerifierSettings, VerifyOptions
 from musacoder_verifier.worker import ChildDied, ChildTimeout
 
+from musacoder_lsp.places import cache_folder
+
 SCHEMA_VERSION = 1
-# The size rule of `children/shrink.py`: 16 Mi elements of input, 60 ms for a forward.
-ELEMENTS = 1 << 24
-MILLISECONDS = 60.0
+# The size rule of `children/shrink.py`: 4 Mi elements of input, 30 ms for a forward.
+ELEMENTS = 1 << 22
+MILLISECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--timing", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--compile-baseline", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument(
+        "--lines",
+        type=Path,
+        metavar="FILE",
+        help="keep each result as a JSON line, and skip the problems that FILE already has",
+    )
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the table as Markdown")
     parser.set_defaults(run=run)
 
@@ -107,17 +116,30 @@ def _selected(folder: Path, problems: str | None) -> list[Path]:
 
 
 async def _measure(paths: Sequence[Path], arguments: argparse.Namespace) -> list[Row]:
-    rows = []
-    with tempfile.TemporaryDirectory(prefix="musacoder-bench-") as cache:
-        settings = VerifierSettings(
-            python=arguments.python, cache_dir=Path(cache), threads=arguments.threads
-        )
-        async with Verifier(settings) as verifier:
-            for path in paths:
-                row = await _one(verifier, path, arguments)
-                print(_line(row), file=sys.stderr, flush=True)
-                rows.append(row)
-    return rows
+    known = _known(arguments.lines)
+    settings = VerifierSettings(
+        python=arguments.python, cache_dir=cache_folder(), threads=arguments.threads
+    )
+    async with Verifier(settings) as verifier:
+        for path in paths:
+            if _number(path) in known:
+                continue
+            row = await _one(verifier, path, arguments)
+            print(_line(row), file=sys.stderr, flush=True)
+            known[row.problem] = row
+            if arguments.lines is not None:
+                with arguments.lines.open("a", encoding="utf-8") as lines:
+                    lines.write(json.dumps({"verifier": CHECKS_VERSION, **asdict(row)}) + "\n")
+    return [known[_number(path)] for path in paths]
+
+
+def _known(lines: Path | None) -> dict[int, Row]:
+    """Earlier results of this version of the verifier, by problem."""
+    if lines is None or not lines.exists():
+        return {}
+    found = [json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines()]
+    rows = [Row(**item) for item in found if item.pop("verifier") == CHECKS_VERSION]
+    return {row.problem: row for row in rows}
 
 
 async def _one(verifier: Verifier, path: Path, arguments: argparse.Namespace) -> Row:
@@ -194,7 +216,8 @@ def _report(rows: Sequence[Row], arguments: argparse.Namespace) -> dict[str, Any
     compiled = [r.speedup_compile for r in ok if r.speedup_compile]
     return {
         "schema_version": SCHEMA_VERSION,
-        "machine": {"processor": platform.machine(), "threads": arguments.threads},
+        "machine": {"device": backend("cpu").device_name(), "threads": arguments.threads},
+        "date": date.today().isoformat(),
         "level": arguments.level,
         "counts": dict(Counter(r.status for r in rows)),
         "geomean_eager": _geomean(eager),
@@ -219,8 +242,9 @@ def _markdown(report: Mapping[str, Any], arguments: argparse.Namespace) -> str:
     head = [
         f"# KernelBench level {report['level']} on the CPU, engine synth (no model)",
         "",
-        f"Written by `musacoder bench kernelbench`; {arguments.threads} threads on both sides,"
-        " fp32, training mode as in KernelBench.",
+        f"Written by `musacoder bench kernelbench` on {report['date']}, on"
+        f" {report['machine']['device']}; {arguments.threads} threads on both sides, fp32,"
+        " training mode as in KernelBench.",
         "Sizes are scaled by one rule: module-level integers above 32 times the factor shown, at"
         f" most {ELEMENTS} input elements and {MILLISECONDS:g} ms for a forward.",
         "",
