@@ -76,6 +76,10 @@ def job_text(job: Job, now: float) -> str:
         words = "preparing, once"
     elif status.state == "waiting":
         words = f"waiting for {status.detail}" if status.detail else "waiting"
+    elif status.state == "comparing":
+        words = "comparing with torch.compile"
+        if status.speedup is not None:
+            words = f"{_ratio(status.speedup)} vs eager · {words}"
     if status.of > 1:
         words = f"attempt {status.turn}/{status.of} · {words}"
     return words

@@ -33,6 +33,7 @@ _REACHED = {
     "checking": 50,
     "waiting": 70,
     "timing": 75,
+    "comparing": 85,
 }
 
 

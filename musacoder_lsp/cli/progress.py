@@ -23,6 +23,7 @@ _REACHED = {
     "correctness": 50,
     "legality": 65,
     "timing": 70,
+    "baseline": 80,
 }
 _WORDS = {
     "collect": "reading the candidate",
@@ -31,6 +32,7 @@ _WORDS = {
     "correctness": "checking",
     "legality": "checking",
     "timing": "timing",
+    "baseline": "comparing with torch.compile",
 }
 
 

@@ -15,6 +15,7 @@ JobState = Literal[
     "compiling",
     "checking",
     "timing",
+    "comparing",
     "waiting",
     "done",
     "failed",
@@ -34,7 +35,8 @@ class SiteKey:
 @dataclass(frozen=True, slots=True)
 class JobStatus:
     """`since` is the loop's clock, in seconds, when this state began. `detail` is one short phrase
-    (a device for `waiting`, a sentence for `failed`)."""
+    (a device for `waiting`, a sentence for `failed`). `speedup` is what is known against eager
+    while `comparing` with torch.compile."""
 
     state: JobState
     since: float
@@ -42,6 +44,7 @@ class JobStatus:
     of: int = 1
     detail: str = ""
     tokens_per_second: float | None = None
+    speedup: float | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -45,6 +45,7 @@ _STAGE_STATES: Mapping[str, JobState] = {
     "correctness": "checking",
     "legality": "checking",
     "timing": "timing",
+    "baseline": "comparing",
 }
 
 
@@ -276,7 +277,8 @@ def _verifying(event: Verifying, now: float) -> JobStatus:
         detail = str(event.detail.get("device") or event.detail.get("for") or event.stage)
     elif event.detail.get("preparing"):
         state = "preparing"
-    return JobStatus(state, now, event.turn, event.of, detail)
+    speedup = event.detail.get("speedup_eager")
+    return JobStatus(state, now, event.turn, event.of, detail, speedup=speedup)
 
 
 def text_digest(text: str) -> str:

@@ -43,6 +43,8 @@ def running(state: JobState, **changes: object) -> SiteState:
         (running("compiling"), "compiling"),
         (running("checking", turn=2, of=3), "attempt 2/3 · checking"),
         (running("waiting", detail="cpu:0"), "waiting for cpu:0"),
+        (running("comparing"), "comparing with torch.compile"),
+        (running("comparing", speedup=2.314), "2.31x vs eager · comparing with torch.compile"),
         (running("cancelled"), "Generate kernel"),
         (judged(verdict()), "2.31x vs eager · 1.12x vs compile · synth, no model"),
         (judged(verdict(), "9b"), "2.31x vs eager · 1.12x vs compile"),

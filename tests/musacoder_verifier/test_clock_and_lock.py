@@ -16,6 +16,7 @@ from musacoder_verifier.stages.timing import (
     Samples,
     TimingSettings,
     clock_ratio,
+    compared,
     timing_of,
 )
 from musacoder_verifier.verdict import Finding
@@ -56,14 +57,15 @@ def test_delayed_messages_on_a_busy_machine_are_no_finding() -> None:
 
 def test_times_are_a_call_and_the_compiled_baseline_rides_on_eager() -> None:
     baseline = Baseline("default", RatioInterval(1.6, 1.5, 1.7))
-    timing = timing_of(_samples(10.0, 10.4), baseline, TimingSettings(threads=2), 1.04, {})
+    timed = timing_of(_samples(10.0, 10.4), TimingSettings(threads=2), 1.04, {})
+    timing = compared(timed, baseline)
     assert (timing.eager_ms, timing.candidate_ms) == (5.0, 2.5)
     assert timing.speedup_eager == 2.0
     assert timing.compile_ms == pytest.approx(5.0 / 1.6)
     assert timing.speedup_compile == pytest.approx(2.0 / 1.6)
     assert timing.ci95_compile is not None
     assert timing.ci95_compile[0] < 1.25 < timing.ci95_compile[1]
-    without = timing_of(_samples(10.0, 10.4), None, TimingSettings(), 1.0, {})
+    without = compared(timed, None)
     assert without.compile_ms is None and "torch.compile was not measured" in without.notes
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,14 @@ import pytest
 import pytest_asyncio
 from hand_candidates import HONEST, SOURCE, candidate, reference
 from musacoder_verifier.candidate import Candidate
+from musacoder_verifier.ratio import RatioInterval
 from musacoder_verifier.reference import Reference, SourceLine
+from musacoder_verifier.stages import baseline
+from musacoder_verifier.stages.timing import Baseline
 from musacoder_verifier.verdict import Verdict
 from musacoder_verifier.verdict_json import from_json, to_json
 from musacoder_verifier.verifier import StageEvent, Verifier, VerifierSettings, VerifyOptions
+from musacoder_verifier.worker import WorkerError
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 RELU = reference()
@@ -79,6 +85,56 @@ async def test_an_honest_kernel_is_ok_timed_and_explained(verifier: Verifier) ->
     started = [event.stage for event in events if event.state == "started"]
     assert started == ["collect", "compile", "correctness", "legality", "timing"]
     assert from_json(to_json(verdict)) == verdict
+
+
+async def test_torch_compile_is_compared_last_and_its_failure_costs_no_figure(
+    verifier: Verifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def measure(*_: Any, hold: Any, **__: Any) -> Baseline:
+        async with hold() as held:
+            assert held
+        if failing:
+            raise WorkerError("the runtime worker ended")
+        return Baseline("default", RatioInterval(2.0, 1.9, 2.1))
+
+    monkeypatch.setattr("musacoder_verifier.stages.baseline.measure", measure)
+    reference = Reference(f"{RELU}# {uuid.uuid4().hex}\n")  # no cache knows its baseline
+    options = VerifyOptions(scope=False, timing_budget=0.1)
+    for failing in (False, True):
+        events: list[StageEvent] = []
+        verdict = await verifier.verify(reference, Candidate(HONEST), options, events.append)
+        timing = verdict.timing
+        assert timing is not None, verdict
+        last = events[-2:]
+        assert [(e.stage, e.state) for e in last] == [
+            ("baseline", "started"),
+            ("baseline", "ended"),
+        ]
+        assert last[0].detail == {"speedup_eager": timing.speedup_eager}
+        assert ("baseline", "started") not in [(e.stage, e.state) for e in events[:-2]]
+        if failing:
+            assert timing.compile_ms is None
+            assert "torch.compile: the runtime worker ended" in timing.notes
+        else:
+            assert timing.speedup_compile == pytest.approx(timing.speedup_eager / 2.0)
+
+
+async def test_torch_compile_is_measured_once(verifier: Verifier) -> None:
+    @contextlib.asynccontextmanager
+    async def hold() -> AsyncIterator[bool]:
+        yield True
+
+    # What Inductor compiled outlives the test run, the figure does not.
+    cache, key = verifier.settings.cache_dir, f"test-{uuid.uuid4().hex}"
+    common = {"device": "cpu", "threads": 2, "seed": 1, "cache_dir": cache, "key": key}
+    found = await baseline.measure(
+        await verifier.worker(), Reference(RELU), timeout=300.0, hold=hold, modes=["default"],
+        **common,
+    )  # fmt: skip
+    assert found.mode == "default" and found.speedup is not None, found.notes
+    assert found.speedup.low <= found.speedup.ratio <= found.speedup.high
+    assert baseline.read(cache, key) == found
+    (cache / "baselines" / f"{key}.json").unlink()
 
 
 FAILING = {

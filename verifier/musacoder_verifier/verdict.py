@@ -22,8 +22,7 @@ Status = Literal[
     "reference_error",
     "infra_error",
 ]
-StageName = Literal["collect", "compile", "correctness", "legality", "timing"]
-STAGES: tuple[StageName, ...] = ("collect", "compile", "correctness", "legality", "timing")
+StageName = Literal["collect", "compile", "correctness", "legality", "timing", "baseline"]
 Severity = Literal["error", "warning", "note"]
 Legal = Literal["pass", "fail", "unknown"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +30,7 @@ from musacoder_verifier.verdict import (
     StageReport,
     Timing,
 )
-from musacoder_verifier.worker import Worker
+from musacoder_verifier.worker import Worker, WorkerError
 
 # What no stage of this version looks at; a Verdict says so instead of keeping silent.
 ALWAYS_UNCHECKED = ("backward pass", "several devices", "other devices")
@@ -47,7 +47,8 @@ _SCOPE_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class StageEvent:
-    """`state`: `started`, `ended`, or `waiting` (somebody else measures on the device)."""
+    """`state`: `started`, `ended`, or `waiting` (somebody else measures on the device), after which
+    `started` comes again. `detail` of a started `baseline` holds the `speedup_eager` found."""
 
     stage: str
     state: str
@@ -108,12 +109,17 @@ class Verification:
             await self._run_pair()
         except StageStop as stop:
             self.facts.failure = stop.failure
+            return
+        if self.facts.timing is not None and self._worth_timing():
+            baseline = await self._baseline(self.facts.timing.speedup_eager)
+            self.facts.timing = timing.compared(self.facts.timing, baseline)
 
     @contextmanager
-    def _stage(self, name: StageName) -> Iterator[dict[str, Any]]:
+    def _stage(self, name: StageName, **known: Any) -> Iterator[dict[str, Any]]:
+        """`known` goes along with the event of the start."""
         detail: dict[str, Any] = {}
         start = time.monotonic()
-        self._on_stage(StageEvent(name, "started"))
+        self._on_stage(StageEvent(name, "started", detail=known))
         try:
             yield detail
         finally:
@@ -168,7 +174,7 @@ class Verification:
             threads=settings.thread_count,
             seed=options.seed,
             # Waiting for the device counts too, so this is only the last resort.
-            seconds=10.0 * self._timeout + options.baseline_timeout,
+            seconds=10.0 * self._timeout,
             sandbox=settings.sandbox,
             memory_bytes=settings.memory_bytes,
             file_bytes=settings.output_file_bytes,
@@ -249,26 +255,16 @@ class Verification:
         self, children: pair.Pair, setup: Mapping[str, Any], findings: Sequence[Finding]
     ) -> None:
         options, settings = self._options, self._settings
-        device = self._backend.lock_name()
-
-        def waiting() -> None:
-            self._on_stage(StageEvent("timing", "waiting", detail={"device": device}))
-
-        def hold() -> AbstractAsyncContextManager[bool]:
-            return measurement_lock.hold(settings.lock_folder, device, waiting, self._timeout)
-
         with self._stage("timing") as detail:
-            compiled = await self._baseline(hold)
-            async with hold() as held:
+            async with self._device("timing") as held:
                 if not held:
                     self.facts.not_checked.append(
-                        f"speed ({device} was in use for {self._timeout:g} s)"
+                        f"speed ({self._backend.lock_name()} was in use for {self._timeout:g} s)"
                     )
                     return
                 outcome = await timing.measure(
                     children,
                     setup,
-                    compiled,
                     Deadline.start("timing", self._timeout),
                     timing.TimingSettings(
                         options.timing_budget, options.seed, settings.thread_count
@@ -283,9 +279,25 @@ class Verification:
                 legal(options.policy, everything), everything, self.facts.legality.operators
             )
 
-    async def _baseline(
-        self, hold: Callable[[], AbstractAsyncContextManager[bool]]
-    ) -> timing.Baseline | None:
+    @asynccontextmanager
+    async def _device(self, stage: StageName, **known: Any) -> AsyncIterator[bool]:
+        """Holds the device for a measurement; False where it was in use all the time."""
+        device = self._backend.lock_name()
+        waited = False
+
+        def waiting() -> None:
+            nonlocal waited
+            waited = True
+            self._on_stage(StageEvent(stage, "waiting", detail={"device": device}))
+
+        folder = self._settings.lock_folder
+        async with measurement_lock.hold(folder, device, waiting, self._timeout) as held:
+            if waited and held:
+                self._on_stage(StageEvent(stage, "started", detail=known))
+            yield held
+
+    async def _baseline(self, speedup_eager: float) -> timing.Baseline | None:
+        """Last, when both children are gone and the other figure is known: compiling is slow."""
         options, settings = self._options, self._settings
         key = content_key.baseline_key(
             self._reference, self._backend, settings.thread_count, self.facts.versions
@@ -293,17 +305,24 @@ class Verification:
         known = baselines.read(settings.cache_dir, key)
         if known is not None or not options.compile_baseline:
             return known
-        return await baselines.measure(
-            self._worker,
-            self._reference,
-            device=self._backend.runtime_device,
-            threads=settings.thread_count,
-            seed=options.seed,
-            cache_dir=settings.cache_dir,
-            key=key,
-            timeout=options.baseline_timeout,
-            hold=hold,
-        )
+        with self._stage("baseline", speedup_eager=speedup_eager) as detail:
+            try:
+                found = await baselines.measure(
+                    self._worker,
+                    self._reference,
+                    device=self._backend.runtime_device,
+                    threads=settings.thread_count,
+                    seed=options.seed,
+                    cache_dir=settings.cache_dir,
+                    key=key,
+                    timeout=options.baseline_timeout,
+                    hold=lambda: self._device("baseline", speedup_eager=speedup_eager),
+                )
+            except WorkerError as error:
+                # The Candidate has been judged and timed: that stands.
+                found = timing.Baseline(None, None, (f"torch.compile: {error}",))
+            detail["mode"] = found.mode
+        return found
 
     async def _scope(self, children: pair.Pair) -> None:
         """Unreported as a stage: it decides nothing."""

@@ -1,1 +1,2 @@
-"""The five stages of a Verdict, one module each, in the order of `verdict.STAGES`."""
+"""The stages of a Verdict, one module each: collect, compile, correctness, legality, timing, and
+the baseline of the timing, which is measured once per Reference."""

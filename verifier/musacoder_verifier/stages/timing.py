@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
@@ -63,7 +63,6 @@ class TimingOutcome:
 async def measure(
     pair: Pair,
     setup: Mapping[str, Any],
-    baseline: Baseline | None,
     deadline: Deadline,
     settings: TimingSettings,
 ) -> TimingOutcome:
@@ -82,7 +81,7 @@ async def measure(
         return TimingOutcome(None, Failure("timeout", "timing", message), findings)
     clock = clock_ratio(samples, findings)
     roofline = await _roofline(pair, setup, samples, deadline, findings)
-    return TimingOutcome(timing_of(samples, baseline, settings, clock, roofline), None, findings)
+    return TimingOutcome(timing_of(samples, settings, clock, roofline), None, findings)
 
 
 async def _samples(
@@ -220,44 +219,44 @@ class Baseline:
 
 
 def timing_of(
-    samples: Samples,
-    baseline: Baseline | None,
-    settings: TimingSettings,
-    clock: float,
-    roofline: dict[str, float],
+    samples: Samples, settings: TimingSettings, clock: float, roofline: dict[str, float]
 ) -> Timing:
-    """The figures of samples; `clock` and `roofline` go along as they are."""
+    """The figures of samples, against eager; `clock` and `roofline` go along as they are."""
     eager = _interval(samples)
     scale = 1e-6 / samples.calls
-    compiled: RatioInterval | None = None
-    compile_ms: float | None = None
-    notes = list(baseline.notes) if baseline is not None else ["torch.compile was not measured"]
-    eager_ms = median(samples.reference) * scale
-    if baseline is not None and baseline.speedup is not None:
-        inverse = RatioInterval(
-            1.0 / baseline.speedup.ratio, 1.0 / baseline.speedup.high, 1.0 / baseline.speedup.low
-        )
-        compiled = product(eager, inverse)
-        compile_ms = eager_ms / baseline.speedup.ratio
-    if samples.calls > 1:
-        notes.append(f"{samples.calls} calls a sample")
     return Timing(
         candidate_ms=median(samples.candidate) * scale,
-        eager_ms=eager_ms,
-        compile_ms=compile_ms,
+        eager_ms=median(samples.reference) * scale,
+        compile_ms=None,
         speedup_eager=eager.ratio,
-        speedup_compile=compiled.ratio if compiled is not None else None,
+        speedup_compile=None,
         ci95=(eager.low, eager.high),
         samples=len(samples.candidate),
         spread={
             "eager": relative_spread(samples.reference),
             "candidate": relative_spread(samples.candidate),
         },
-        compile_mode=baseline.mode if baseline is not None else None,
-        ci95_compile=(compiled.low, compiled.high) if compiled is not None else None,
         interleaved=True,
         threads=settings.threads,
         outside_clock_ratio=clock,
         roofline=roofline,
-        notes=tuple(notes),
+        notes=(f"{samples.calls} calls a sample",) if samples.calls > 1 else (),
+    )
+
+
+def compared(timing: Timing, baseline: Baseline | None) -> Timing:
+    """The figures with those against torch.compile, which ride on eager's."""
+    if baseline is None:
+        return replace(timing, notes=("torch.compile was not measured", *timing.notes))
+    noted = replace(timing, compile_mode=baseline.mode, notes=(*baseline.notes, *timing.notes))
+    speedup = baseline.speedup
+    if speedup is None:
+        return noted
+    inverse = RatioInterval(1.0 / speedup.ratio, 1.0 / speedup.high, 1.0 / speedup.low)
+    compiled = product(RatioInterval(timing.speedup_eager, *timing.ci95), inverse)
+    return replace(
+        noted,
+        compile_ms=timing.eager_ms / speedup.ratio,
+        speedup_compile=compiled.ratio,
+        ci95_compile=(compiled.low, compiled.high),
     )
