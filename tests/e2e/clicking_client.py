@@ -13,7 +13,8 @@ from musacoder_lsp.editor_client import EditorClient
 
 async def main(path: Path, python: str) -> None:
     server = [sys.executable, "-m", "musacoder_lsp.cli.lsp"]
-    async with EditorClient.connect(server, path.parent, settings={"python": python}) as editor:
+    settings = {"python": python, "compileBaseline": False}
+    async with EditorClient.connect(server, path.parent, settings=settings) as editor:
         events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         editor.on("musacoder/status", events.put_nowait)
         editor.open(path.as_uri(), path.read_text(encoding="utf-8"))

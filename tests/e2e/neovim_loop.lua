@@ -37,6 +37,8 @@ local function start(buffer)
     name = 'musacoder',
     cmd = command,
     root_dir = vim.fs.dirname(file),
+    -- Comparing with torch.compile takes longer than all the rest.
+    settings = { musacoder = { compileBaseline = false } },
     on_exit = function(code, signal)
       exited = { code = code, signal = signal }
     end,

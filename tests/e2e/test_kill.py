@@ -70,7 +70,9 @@ class Client:
 
 
 @pytest.mark.parametrize("trial", range(TRIALS))
-async def test_nothing_is_left(trial: int, tmp_path: Path, census: Any) -> None:
+async def test_nothing_is_left(
+    trial: int, tmp_path: Path, census: Any, cache_environment: dict[str, str]
+) -> None:
     kind = VICTIMS[trial % len(VICTIMS)]
     random.seed(trial)
     path = tmp_path / EXAMPLE.name
@@ -84,7 +86,12 @@ async def test_nothing_is_left(trial: int, tmp_path: Path, census: Any) -> None:
         sys.executable,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, **census.environment, "XDG_STATE_HOME": str(tmp_path / "state")},
+        env={
+            **os.environ,
+            **census.environment,
+            **cache_environment,
+            "XDG_STATE_HOME": str(tmp_path / "state"),
+        },
         start_new_session=True,
     )
     client = Client(process)

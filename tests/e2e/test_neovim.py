@@ -17,14 +17,17 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 pytestmark = pytest.mark.e2e
 
 
-def test_from_the_lens_to_a_verified_kernel(tmp_path: Path) -> None:
+def test_from_the_lens_to_a_verified_kernel(
+    tmp_path: Path, cache_environment: dict[str, str]
+) -> None:
     source = EXAMPLES / "rms_norm_silu.py"
     file = tmp_path / "space in name" / source.name
     file.parent.mkdir()
     shutil.copy(source, file)
     nvim = Path(sys.executable).with_name("nvim")
     server = [sys.executable, "-m", "musacoder_lsp.cli.lsp"]
-    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+    state = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    environment = {**os.environ, **cache_environment, **state}
     argv = [nvim, "--headless", "-u", "NONE", "-l", SCRIPT, file, "120", *server]
     done = subprocess.run(
         [str(part) for part in argv],
