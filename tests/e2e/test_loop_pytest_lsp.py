@@ -90,9 +90,13 @@ async def opened(
         editor.edits.append(params)
         return lsp.ApplyWorkspaceEditResult(applied=True)
 
+    def registered(params: lsp.RegistrationParams) -> None:
+        return None
+
     register_lsp_features(client, {**DEFAULT_CLIENT_FEATURES, lsp.PROGRESS: progress})
     client.feature(lsp.WORKSPACE_CODE_LENS_REFRESH)(refresh)
     client.feature(lsp.WORKSPACE_APPLY_EDIT)(apply_edit)
+    client.feature(lsp.CLIENT_REGISTER_CAPABILITY)(registered)
     client.set_configuration(SETTINGS, section="musacoder")
     server = [sys.executable, "-m", "musacoder_lsp.cli.lsp"]
     await client.start_io(*server, env={**os.environ, **environment})
@@ -105,9 +109,11 @@ async def opened(
     )
     item = lsp.TextDocumentItem(editor.uri, "python", 1, path.read_text())
     client.text_document_did_open(lsp.DidOpenTextDocumentParams(item))
-    yield editor
-    await client.shutdown_session()
-    await client.stop()
+    try:
+        yield editor
+    finally:
+        await client.shutdown_session()
+        await client.stop()
 
 
 @pytest.mark.parametrize("capabilities", [VSCODE, NEOVIM], ids=["vscode", "neovim"])
