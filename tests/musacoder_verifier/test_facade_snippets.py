@@ -40,14 +40,24 @@ def refused(arguments: list[str], snippets: list[str], folder: Path) -> set[str]
     """The snippets for which the compiler reports an error, in them or in what they instantiate."""
     done = subprocess.run(arguments, cwd=folder, capture_output=True, check=False)
     found: set[int] = set()
-    leading = 0
-    for line in done.stderr.decode("utf-8", "replace").splitlines():
+    instantiating = 0  # the snippet that instantiates the template of the error to come
+    elsewhere: int | None = None  # whose the last error is, if no note below names a snippet
+    for line in [*done.stderr.decode("utf-8", "replace").splitlines(), "end:0:0: error: "]:
         required = re.match(r"snippets:(\d+):\d+:\s+required from here", line)
-        if required:
-            leading = int(required[1])
+        expanded = re.match(r"snippets:(\d+):\d+: note: in expansion of macro", line)
         error = re.match(r"(\S+?):(\d+):\d+: (?:fatal )?error: ", line)
-        if error:
-            found.add(int(error[2]) if error[1] == "snippets" else leading)
+        if required:
+            instantiating = int(required[1])
+        elif expanded and elsewhere is not None:
+            found.add(int(expanded[1]))
+            elsewhere = None
+        elif error:
+            if elsewhere is not None:
+                found.add(elsewhere)
+            inside = error[1] == "snippets"
+            elsewhere = None if inside else instantiating
+            if inside:
+                found.add(int(error[2]))
     assert 0 not in found, done.stderr[-3000:]
     return {snippets[number - 1] for number in found}
 
@@ -89,4 +99,5 @@ async def test_the_recorded_answers_are_those_of_the_real_headers(
         "-DTORCH_EXTENSION_NAME=x", *(f"-isystem{folder}" for folder in folders), "main.cpp",
     ]  # fmt: skip
     no = refused(arguments, texts, tmp_path)
-    assert [(real, text) for real, text in snippets if real != (text not in no)] == []
+    wrong = [f"{text} (recorded: {real})" for real, text in snippets if real != (text not in no)]
+    assert "\n".join(wrong) == ""
