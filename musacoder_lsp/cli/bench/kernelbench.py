@@ -61,6 +61,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--threads", type=int, default=2, help="threads of both sides")
     parser.add_argument("--timing", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--compile-baseline", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument(
+        "--compile-seconds", type=float, default=90.0, help="limit for torch.compile, per problem"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument(
         "--lines",
@@ -164,6 +167,7 @@ async def _one(verifier: Verifier, path: Path, arguments: argparse.Namespace) ->
             options = VerifyOptions(
                 timing=arguments.timing,
                 compile_baseline=arguments.compile_baseline,
+                baseline_timeout=arguments.compile_seconds,
                 scope=False,
                 policy="native-only",
             )
