@@ -74,7 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
         options.print_json(to_json(site, chosen, trajectory))
     else:
         _print(site, trajectory)
-    return 0 if trajectory.best is not None else 1
+    shown = trajectory.best or trajectory.last
+    return options.exit_code(shown.verdict if shown else None)
 
 
 def parse_target(text: str) -> Target:
@@ -93,12 +94,11 @@ def reference_at(target: Target, folder: Path, workload: str | None) -> tuple[Si
     text = options.read_text(target.file)
     index = SiteIndex(text, str(target.file))
     site = _site_at(index, target)
-    if workload is not None and site.workload_origin != "get_inputs":
+    built = _build(site, index, folder)
+    if workload is not None and isinstance(built, Reference):
+        built = override_inputs(built, workload)
+    elif workload is not None and isinstance(built, Unbuildable) and built.missing:
         site, built = _annotated(site, index, workload, folder)
-    else:
-        built = _build(site, index, folder)
-        if workload is not None and isinstance(built, Reference):
-            built = override_inputs(built, workload)
     if isinstance(built, Unbuildable):
         missing = f" (missing: {', '.join(built.missing)})" if built.missing else ""
         raise Unusable(f"{target.file}:{target.line}: {built.reason}{missing}")

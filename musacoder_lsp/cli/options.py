@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from musacoder_verifier.verdict import Verdict
+
 from musacoder_lsp import settings
 from musacoder_lsp.interpreter import Interpreter, NoInterpreter, find_interpreter
 from musacoder_lsp.settings import Settings
@@ -55,7 +57,8 @@ def to_settings(arguments: argparse.Namespace) -> Settings:
     camel = {settings.client_name(name): value for name, value in given.items()}
     parsed, problems = settings.parse(camel)
     if problems:
-        raise Unusable(problems[0])
+        # An editor goes on with the default; a command must not do other than it was told.
+        raise Unusable(problems[0].partition("; using ")[0].rstrip(".") + ".")
     return parsed
 
 
@@ -92,6 +95,13 @@ def fail(problem: Unusable, *, as_json: bool) -> int:
         print_json({"error": str(problem)})
     print(f"musacoder: {problem}", file=sys.stderr)
     return 2
+
+
+def exit_code(verdict: Verdict | None) -> int:
+    """0 for a correct kernel, 2 where the machine or the environment is at fault, else 1."""
+    if verdict is None:
+        return 1
+    return {"ok": 0, "infra_error": 2}.get(verdict.status, 1)
 
 
 def print_json(body: dict[str, Any]) -> None:

@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         for line in verdict_report(verdict):
             print(line)
-    return 0 if verdict.status == "ok" else 1
+    return options.exit_code(verdict)
 
 
 def read_reference(path: Path, *, training: bool = False) -> Reference:

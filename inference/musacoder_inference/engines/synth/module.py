@@ -4,6 +4,7 @@ constructor, so that seeds, constants and state_dict names match."""
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,17 +31,30 @@ def wrap(
         tree = ast.parse(reference)
     except SyntaxError as error:
         raise NotCovered(f"the Reference does not parse: {error.msg}") from error
-    model = next((n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Model"), None)
-    if model is None:
-        raise NotCovered(
-            "a Reference without `class Model` at its top level is not covered by synth"
-        )
+    model = _model_class(tree)
     lines = reference.splitlines()
-    kept = _kept_statements(tree, model, lines)
+    imports, kept = _kept_statements(tree, model, lines)
     forward = _forward(graph, program, described, _forward_parameters(model))
     body = _class(model, lines, forward)
-    imports = f"from {import_from} import load_inline"
-    return "\n".join([_HEADER.format(backend=backend), *kept, imports, "", load, "", "", *body, ""])
+    imports.append(f"from {import_from} import load_inline")
+    head = [_HEADER.format(backend=backend), *imports, *kept]
+    return "\n".join([*head, "", load, "", "", *body, ""])
+
+
+def _model_class(tree: ast.Module) -> ast.ClassDef:
+    """The class behind the name `Model`, which may be an alias, as in `Model = Net`."""
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    aliases = {
+        target.id: node.value.id
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    found = classes.get(aliases.get("Model", "Model"))
+    if found is None:
+        raise NotCovered("a class that is not defined in this file is not covered by synth")
+    return found
 
 
 def _segment(node: ast.stmt, lines: Sequence[str]) -> list[str]:
@@ -63,13 +77,15 @@ def _names_bound(node: ast.stmt) -> set[str]:
     }
 
 
-def _kept_statements(tree: ast.Module, model: ast.ClassDef, lines: Sequence[str]) -> list[str]:
-    """Imports, and what the constructor needs, in the Reference's own order."""
+def _kept_statements(
+    tree: ast.Module, model: ast.ClassDef, lines: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Imports, and what else the constructor needs, in the Reference's own order."""
     needed: set[str] = {"torch", "nn"}
     for base in [*model.bases, *model.decorator_list]:
         needed |= _names_used(base)
     for member in model.body:
-        if not (isinstance(member, ast.FunctionDef) and member.name == "forward"):
+        if not isinstance(member, ast.FunctionDef) or member.name in _methods_to_keep(model):
             needed |= _names_used(member)
     others = [n for n in tree.body if n is not model]
     chosen: set[int] = set()
@@ -81,18 +97,35 @@ def _kept_statements(tree: ast.Module, model: ast.ClassDef, lines: Sequence[str]
                 chosen.add(position)
                 needed |= _names_used(node)
                 changed = True
+    imports: list[str] = []
     kept: list[str] = []
-    future = [n for n in others if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
-    for node in future:
-        kept += _segment(node, lines)
+    for node in others:
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            imports += _segment(node, lines)
     for position, node in enumerate(others):
-        if node in future or position not in chosen:
+        if position not in chosen:
             continue
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            kept += ["", ""]
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            imports += _segment(node, lines)
+            continue
+        kept += ["", ""] if isinstance(node, ast.FunctionDef | ast.ClassDef) or not kept else []
         kept += _segment(node, lines)
-    if not any(line.strip() == "import torch" for line in kept):
-        kept.insert(len(future), "import torch")
+    if not any(line.strip() == "import torch" for line in imports):
+        imports.append("import torch")
+    return imports, kept
+
+
+def _methods_to_keep(model: ast.ClassDef) -> set[str]:
+    """`__init__` and what it calls on self."""
+    methods = {node.name: node for node in model.body if isinstance(node, ast.FunctionDef)}
+    kept: set[str] = set()
+    waiting = ["__init__"]
+    while waiting:
+        name = waiting.pop()
+        if name in kept or name not in methods or name == "forward":
+            continue
+        kept.add(name)
+        waiting += [n.attr for n in ast.walk(methods[name]) if isinstance(n, ast.Attribute)]
     return kept
 
 
@@ -114,19 +147,17 @@ def _class(model: ast.ClassDef, lines: Sequence[str], forward: Sequence[str]) ->
     bases = ", ".join(ast.unparse(b) for b in model.bases)
     result = [f"class ModelNew({bases}):"]
     for member in model.body:
-        if isinstance(member, ast.FunctionDef) and member.name != "__init__":
+        if isinstance(member, ast.FunctionDef) and member.name not in _methods_to_keep(model):
             continue
         if isinstance(member, ast.Expr) and isinstance(member.value, ast.Constant):
             continue
-        result += [_renamed(line) for line in _segment(member, lines)]
+        result += [_renamed(line, model.name) for line in _segment(member, lines)]
         result.append("")
     return [*result, *forward]
 
 
-def _renamed(line: str) -> str:
-    return line.replace("super(Model,", "super(ModelNew,").replace(
-        "super(Model ,", "super(ModelNew,"
-    )
+def _renamed(line: str, name: str) -> str:
+    return re.sub(rf"\bsuper\(\s*{name}\s*,", "super(ModelNew,", line)
 
 
 def _forward(
