@@ -12,6 +12,7 @@ import pytest_asyncio
 from musacoder_verifier.backends.registry import backend
 from musacoder_verifier.lanes.prepare import Prepared, abi_flag, language_standard, prepare
 from musacoder_verifier.toolchain import Compiler, host_compiler
+from musacoder_verifier.verifier import Verifier, VerifierSettings
 from musacoder_verifier.worker import Worker, WorkerInfo
 
 TESTS = Path(__file__).parent
@@ -65,3 +66,18 @@ async def prepared(
     compile_cache: Path,
 ) -> Prepared:
     return await prepare(worker_info, compiler, native_flags, compile_cache, 600.0)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def verifier(
+    tmp_path_factory: pytest.TempPathFactory, compile_cache: Path
+) -> AsyncIterator[Verifier]:
+    settings = VerifierSettings(
+        python=sys.executable,
+        cache_dir=compile_cache,
+        lock_folder=tmp_path_factory.mktemp("locks"),
+        stage_timeout=300.0,
+        threads=2,
+    )
+    async with Verifier(settings) as started:
+        yield started

@@ -53,6 +53,15 @@ torch::Tensor in_place(torch::Tensor x) {
   return y;
 }
 
+torch::Tensor summed(torch::Tensor x) {
+  auto y = torch::empty({}, x.options());
+  const float* in = x.data_ptr<float>();
+  double total = 0;
+  for (int64_t i = 0; i < x.numel(); ++i) total += in[i] > 0.f ? in[i] : -in[i];
+  y.data_ptr<float>()[0] = total;
+  return y;
+}
+
 torch::Tensor crash(torch::Tensor x) {
   volatile float* nowhere = nullptr;
   nowhere[0] = 1.f;
@@ -65,7 +74,7 @@ torch::Tensor refuse(torch::Tensor x) {
 }
 """
 FUNCTIONS = (
-    "rectify", "copied", "zeros", "positive_only", "in_place", "crash", "refuse",
+    "rectify", "copied", "zeros", "positive_only", "in_place", "summed", "crash", "refuse",
 )  # fmt: skip
 
 

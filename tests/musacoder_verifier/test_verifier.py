@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import sys
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +11,6 @@ from typing import Any
 
 import psutil
 import pytest
-import pytest_asyncio
 from hand_candidates import HONEST, SOURCE, candidate, reference
 from musacoder_verifier.candidate import Candidate
 from musacoder_verifier.ratio import RatioInterval
@@ -27,21 +24,6 @@ from musacoder_verifier.worker import WorkerError
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 RELU = reference()
-# Preparing the fast lane takes a minute of a processor, so it outlives a test run.
-CACHE = Path(__file__).parents[2] / "build" / "test-cache"
-
-
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def verifier(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Verifier]:
-    settings = VerifierSettings(
-        python=sys.executable,
-        cache_dir=Path(os.environ.get("MUSACODER_TEST_CACHE", CACHE)),
-        lock_folder=tmp_path_factory.mktemp("locks"),
-        stage_timeout=300.0,
-        threads=2,
-    )
-    async with Verifier(settings) as started:
-        yield started
 
 
 async def _verify(

@@ -3,11 +3,16 @@
 The parent alternates "go" messages. Each child reads its own clock around its calls; the parent's
 go-to-done time is the outside clock, which a Candidate cannot reach. One sample is as many calls as
 it takes to make both clocks and the messages negligible, the same number on both sides.
+
+Every sample is accounted for: its `done` message announces a digest of each output, and only then
+the parent draws the calls whose outputs are compared with the Reference's. Seeds and the number of
+calls before the first sample are drawn too: nothing tells a Candidate which call will matter.
 """
 
 from __future__ import annotations
 
 import math
+import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -23,11 +28,15 @@ from musacoder_verifier.verdict import Failure, Finding, Timing
 _SAMPLE_SECONDS = 2e-3
 _MOST_CALLS = 256
 _FEWEST_SAMPLES = 11
+_FEWEST_FOR_FIGURES = 5
 _MOST_SAMPLES = 301
 # Stop when half the interval is this share of the ratio.
 _NARROW = 0.02
-_RECHECKED = (0, 3, 7)  # samples whose outputs are compared, and then every tenth
-_RECHECK_EVERY = 10
+# Of each sample so many calls are compared at most, and so many bytes, but at least one call.
+_COMPARED_CALLS = 64
+_COMPARED_BYTES = 4 << 20
+# Outputs of one sample together: all of them are digested.
+_OUTPUT_BYTES = 64 << 20
 # The outside clock may exceed the Candidate's own by so much more than the Reference's.
 _CLOCK_RATIO = 1.5
 _CLOCK_SLACK = 2e-3  # seconds a sample
@@ -69,14 +78,15 @@ async def measure(
     """Time both sides. A Candidate that fails here has failed; StageStop is for the Reference."""
     findings: list[Finding] = []
     try:
-        samples, problem = await _samples(pair, deadline, settings, findings)
+        size = max(int(setup["output_bytes"]), 1)
+        samples, problem = await _samples(pair, deadline, settings, size, findings)
     except StageStop as stop:
         if stop.failure.status == "reference_error":
             raise
         return TimingOutcome(None, stop.failure, findings)
     if problem is not None:
         return TimingOutcome(None, problem, findings)
-    if len(samples.candidate) < 5:
+    if len(samples.candidate) < _FEWEST_FOR_FIGURES:
         message = f"five samples did not fit into the {deadline.seconds:g} s of the stage timing"
         return TimingOutcome(None, Failure("timeout", "timing", message), findings)
     clock = clock_ratio(samples, findings)
@@ -85,22 +95,35 @@ async def measure(
 
 
 async def _samples(
-    pair: Pair, deadline: Deadline, settings: TimingSettings, findings: list[Finding]
+    pair: Pair,
+    deadline: Deadline,
+    settings: TimingSettings,
+    output_bytes: int,
+    findings: list[Finding],
 ) -> tuple[Samples, Failure | None]:
+    chance = random.SystemRandom()
     fastest = math.inf
+    most = min(_MOST_CALLS, max(1, _OUTPUT_BYTES // output_bytes))
     for side in ("reference", "candidate"):
-        answer = await _ask(pair, side, {"op": "calibrate", "seed": settings.seed}, deadline)
+        seed, rounds = chance.randrange(1 << 31), chance.randint(5, 9)
+        message = {"op": "calibrate", "seed": seed, "rounds": rounds}
+        answer = await _ask(pair, side, message, deadline)
         fastest = min(fastest, max(number(answer["ns"]), 100.0) * 1e-9)
-    calls = min(_MOST_CALLS, max(1, math.ceil(_SAMPLE_SECONDS / fastest)))
+        if side == "reference":
+            # Inputs that come twice in a sample could be recognised.
+            most = min(most, int(answer["most_calls"]))
+    calls = min(most, math.ceil(chance.uniform(1.0, 1.25) * _SAMPLE_SECONDS / fastest))
+    compared = max(1, min(calls, _COMPARED_CALLS, _COMPARED_BYTES // output_bytes))
     samples = Samples(calls)
     ends = min(time.monotonic() + settings.budget, deadline.ends - 1.0)
     order = ("reference", "candidate")
     for index in range(_MOST_SAMPLES):
-        if index >= 5 and time.monotonic() > ends:
+        if index >= _FEWEST_FOR_FIGURES and time.monotonic() > ends:
             break
         if index >= _FEWEST_SAMPLES and index % 5 == 0 and _interval(samples).width < _NARROW:
             break
-        seed = settings.seed + 7919 * (index + 1)
+        seed = chance.randrange(1 << 31)
+        digests: list[str] = []
         # Who goes first alternates: neither side always runs on the other's leftovers.
         for side in order if index % 2 == 0 else order[::-1]:
             await _ask(pair, side, {"op": "prepare", "seed": seed, "calls": calls}, deadline)
@@ -110,10 +133,12 @@ async def _samples(
             inside = max(number(answer["ns"]), 1.0)
             getattr(samples, side).append(inside)
             getattr(samples, f"{side}_outside").append(outside * 1e9)
-        if index in _RECHECKED or index % _RECHECK_EVERY == 0:
-            failure = await _recheck(pair, deadline, (index * 31) % calls, findings)
-            if failure is not None:
-                return samples, failure
+            if side == "candidate":
+                digests = [str(digest) for digest in answer["digests"]]
+        drawn = chance.sample(range(calls), compared)
+        failure = await _recheck(pair, deadline, seed, drawn, digests, findings)
+        if failure is not None:
+            return samples, failure
     return samples, None
 
 
@@ -126,18 +151,28 @@ async def _ask(
     try:
         if message["op"] in ("go", "calibrate"):
             number(answer["ns"])
+        if message["op"] == "go" and len(answer["digests"]) != message["calls"]:
+            raise TypeError("not one digest for each call")
     except (KeyError, TypeError) as error:
         raise pair.candidate.nonsense(deadline, error) from error
     return answer
 
 
 async def _recheck(
-    pair: Pair, deadline: Deadline, call: int, findings: list[Finding]
+    pair: Pair,
+    deadline: Deadline,
+    seed: int,
+    calls: list[int],
+    digests: list[str],
+    findings: list[Finding],
 ) -> Failure | None:
-    """Compare one timed call's output; which call it is was not known when it ran."""
-    answer = await pair.candidate.ask({"op": "fetch", "call": call}, deadline, "being timed")
+    """Compare some timed calls' outputs; which calls was not known when they ran."""
+    answer = await pair.candidate.ask({"op": "fetch", "calls": calls}, deadline, "being timed")
     try:
-        message = {"op": "recheck", "call": call, "outputs": dict(answer["outputs"])}
+        outputs = dict(answer["outputs"])
+        announced = [digests[call] for call in calls]
+        message = {"op": "recheck", "seed": seed, "calls": calls, "digests": announced}
+        message["outputs"] = outputs
         changes = [(str(rule), str(what)) for rule, what in answer["changes"]]
     except (KeyError, TypeError, ValueError) as error:
         raise pair.candidate.nonsense(deadline, error) from error
@@ -146,6 +181,10 @@ async def _recheck(
         if all(finding.evidence != text for finding in findings):
             findings.append(Finding(rule, text))
     judged = await pair.reference.ask(message, deadline, runs_user_code=False)
+    if judged["changed"] is not None:
+        text = f"the output of timed call {judged['changed']} changed after it was announced"
+        if all(finding.evidence != text for finding in findings):
+            findings.append(Finding("work-after-return", text))
     if judged["check"] is None:
         return None
     text = f"right when it was checked, wrong when it was timed: {judged['detail']}"
@@ -170,7 +209,8 @@ def clock_ratio(samples: Samples, findings: list[Finding]) -> float:
     # A busy machine delays some messages; a clock that lies is wrong in nearly every sample, so the
     # low end of one side is held against the high end of the other.
     excess = ours[len(ours) // 8] - theirs[-1 - len(theirs) // 8]
-    enough = len(ours) >= _FEWEST_SAMPLES
+    # Of few samples these ends are the very smallest and the very largest.
+    enough = len(ours) >= _FEWEST_FOR_FIGURES
     if enough and excess > _CLOCK_SLACK * 1e9 and excess > (_CLOCK_RATIO - 1.0) * inside:
         text = (
             f"its own clock says {inside * 1e-6:.3g} ms a sample, the parent's says "

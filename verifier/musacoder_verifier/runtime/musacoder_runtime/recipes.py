@@ -94,14 +94,54 @@ def clone(inputs: List[Any]) -> List[Any]:
     )
 
 
-def rolled(inputs: List[Any], places: int) -> List[Any]:
-    """New memory and other values of the same distribution: every storage rolled by `places`."""
-    return _map(
-        inputs,
-        lambda leaf: (
-            like(leaf, whole_storage(leaf).roll(places)) if isinstance(leaf, torch.Tensor) else leaf
-        ),
-    )
+def varied(inputs: List[Any], seed: int, count: int) -> List[List[Any]]:
+    """`count` sets in new memory, with other values of nearly the same distribution each.
+
+    Every storage is rolled by a random number of places. Floating values are also multiplied by a
+    random factor in [0.9, 1) each, so that no set's sums, extremes or order follow from another's.
+    A factor keeps signs and what lies between -1 and 1 there. Integers, and floating leaves that
+    hold whole numbers only (masks, class numbers), keep their values.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    factors: Dict[int, torch.Tensor] = {}
+
+    def one(index: int, leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        flat = whole_storage(leaf)
+        moved = flat.roll(_place(flat, generator))
+        if index in factors:
+            factor = factors[index]
+            if flat.numel() <= _FEW:
+                factor = _factors(flat, generator)
+            moved.mul_(factor.roll(_place(flat, generator)))
+        return like(leaf, moved)
+
+    with torch.no_grad():
+        leaves = tensor_tree.flatten(inputs)[1]
+        for index, leaf in enumerate(leaves if count else []):
+            if isinstance(leaf, torch.Tensor) and leaf.is_floating_point():
+                flat = whole_storage(leaf)
+                if not bool((flat.float().round() == flat.float()).all()):
+                    factors[index] = _factors(flat, generator)
+        return [
+            list(tensor_tree.rebuild(inputs, [one(*numbered) for numbered in enumerate(leaves)]))
+            for _ in range(count)
+        ]
+
+
+# Up to here every set has factors of its own; beyond, drawing them would cost more than timing,
+# and the sets share factors that are rolled apart from the values.
+_FEW = 1 << 16
+
+
+def _place(flat: torch.Tensor, generator: torch.Generator) -> int:
+    return int(torch.randint(max(flat.numel(), 1), (1,), generator=generator))
+
+
+def _factors(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    drawn = torch.rand(flat.numel(), generator=generator).mul_(-0.1).add_(1.0)
+    return drawn.to(device=flat.device, dtype=flat.dtype)
 
 
 def refill(old: List[Any], new: List[Any]) -> List[Any]:

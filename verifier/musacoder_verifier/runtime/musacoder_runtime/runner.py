@@ -1,6 +1,12 @@
 """One model in one child: running it on recipes, watching what it does, and timing it.
 
 Both sides of a Verdict use this class, so that whatever it costs, it costs both.
+
+A timed sample answers with digests of all its outputs: they are made after the inside clock has
+stopped and before the parent's has, so that a result that is only computed then costs outside time,
+and one that is computed later still has another digest. Code in the same process can replace the
+code that does this; `tamper` reports what it sees of that, and machine code of an extension that
+rewrites this process's memory is beyond any check in it.
 """
 
 from __future__ import annotations
@@ -59,8 +65,8 @@ class Runner:
         size = sum(t.untyped_storage().nbytes() for t in tensor_tree.tensors(first))
         distinct = max(1, min(calls, _SAMPLE_BYTES // max(size, 1)))
         # The last sample's memory is still held here, so these lie elsewhere.
-        fresh = [first, *(recipes.rolled(first, place) for place in range(1, distinct))]
-        self._sets, self._outputs = fresh, []
+        self._sets = [first, *recipes.varied(first, seed, distinct - 1)]
+        self._outputs = []
         self.device.synchronize()
         self.device.warm_memory()
         self.device.flush()
@@ -68,8 +74,10 @@ class Runner:
 
     def sample(self, calls: int) -> int:
         """Nanoseconds of `calls` calls on what `prepare` made; keeps their outputs."""
-        model, sets, keep = self.model, self._sets, self._outputs
+        model, sets = self.model, self._sets
         count = len(sets)
+        # Of this call alone: what stands in an attribute can be replaced by walking up the frames.
+        keep: list[Any] = []
         self.device.parallel(True)
         try:
             with torch.no_grad(), self.device.watching_memory():
@@ -78,12 +86,26 @@ class Runner:
                 for index in range(calls):
                     keep.append(model(*sets[index % count]))
                 self.device.synchronize()
-                return _clock() - start
+                spent = _clock() - start
         finally:
             self.device.parallel(False)
+        self._outputs = keep
+        return spent
 
-    def timed_output(self, call: int) -> Any:
-        return self._outputs[call]
+    def timed_outputs(self, calls: list[int]) -> list[Any]:
+        return [self._outputs[call] for call in calls]
+
+    def timed_inputs(self, seed: int, call: int) -> list[Any]:
+        """The inputs that call number `call` of the sample that `seed` made began with."""
+        first = self.inputs(seed, recipes.OWN)
+        place = call % len(self._sets)
+        return recipes.varied(first, seed, place)[-1] if place else first
+
+    def most_calls(self, seed: int) -> int:
+        """How many calls of one sample can have inputs of their own."""
+        made = self.inputs(seed, recipes.OWN)
+        size = sum(t.untyped_storage().nbytes() for t in tensor_tree.tensors(made))
+        return max(1, _SAMPLE_BYTES // max(size, 1))
 
     def drop_timed_outputs(self) -> None:
         self._outputs = []
@@ -95,18 +117,21 @@ def timing_operation(runner: Runner, message: dict[str, Any]) -> Optional[dict[s
     if operation == "prepare":
         return runner.prepare(message["seed"], message["calls"])
     if operation == "go":
-        return {"ns": runner.sample(message["calls"])}
+        spent = runner.sample(message["calls"])
+        outputs = runner.timed_outputs(list(range(message["calls"])))
+        return {"ns": spent, "digests": [tensor_tree.digest(output) for output in outputs]}
     if operation == "calibrate":
-        return {"ns": calibrate(runner, message["seed"])}
+        spent = calibrate(runner, message["seed"], message["rounds"])
+        return {"ns": spent, "most_calls": runner.most_calls(message["seed"])}
     if operation == "bandwidth":
         return {"bytes_per_second": runner.device.bandwidth()}
     return None
 
 
-def calibrate(runner: Runner, seed: int) -> int:
-    """Nanoseconds of one warm call: the fastest of five, after warming up."""
+def calibrate(runner: Runner, seed: int, rounds: int = 5) -> int:
+    """Nanoseconds of one warm call: the fastest of `rounds`, after warming up."""
     times = []
-    for _ in range(6):
+    for _ in range(rounds + 1):
         runner.prepare(seed, 1)
         times.append(runner.sample(1))
         runner.drop_timed_outputs()

@@ -8,6 +8,8 @@ wrote is read back as plain bytes of announced dtype and shape, or refused. Read
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import json
 import os
 from collections.abc import Mapping
 from typing import Any, Dict, List, Tuple
@@ -126,6 +128,27 @@ def describe(leaf: Any) -> Dict[str, Any]:
     return {"kind": "unsupported", "type": f"{type(leaf).__module__}.{type(leaf).__qualname__}"}
 
 
+def digest(tree: Tree) -> str:
+    """Of structure, dtypes, shapes and values, but not of strides: what `read` gives has the digest
+    of what was written. Runs no code of a leaf's own type."""
+    structure, leaves = flatten(tree)
+    return digest_flat(structure, leaves)
+
+
+def digest_flat(structure: Any, leaves: List[Any]) -> str:
+    """`digest` of what `flatten` makes of a tree."""
+    state = hashlib.sha256(json.dumps(structure).encode())
+    for leaf in leaves:
+        entry = describe(leaf)
+        if entry["kind"] != "tensor":
+            state.update(f"{entry.get('type')} {entry.get('value')}".encode())
+            continue
+        state.update(f"{entry['dtype']} {entry['shape']}".encode())
+        host = host_copy(leaf)
+        state.update(byte_view(host))
+    return state.hexdigest()
+
+
 def read(description: Mapping[str, Any], fd: int) -> Tuple[Any, List[Any]]:
     """(structure, leaves) as `flatten` gives them; an unsupported leaf stays its description.
 
@@ -136,6 +159,33 @@ def read(description: Mapping[str, Any], fd: int) -> Tuple[Any, List[Any]]:
         return description["structure"], leaves
     except (KeyError, TypeError, ValueError, OverflowError, RuntimeError, AttributeError) as error:
         raise TreeError(f"unreadable outputs: {error}") from error
+
+
+def split(structure: Any, leaves: List[Any]) -> List[Tuple[Any, List[Any]]]:
+    """The items of a flattened sequence, each flattened by itself. Raises TreeError where it is no
+    sequence, or its leaves are not in order."""
+    items = []
+    taken = 0
+
+    def walk(node: Any, own: List[Any]) -> Any:
+        nonlocal taken
+        if "sequence" in node:
+            return {"sequence": [walk(item, own) for item in node["sequence"]]}
+        if "mapping" in node:
+            return {"mapping": [[str(key), walk(item, own)] for key, item in node["mapping"]]}
+        if node["leaf"] != taken:
+            raise TreeError("the leaves of the outputs are not in order")
+        own.append(leaves[taken])
+        taken += 1
+        return {"leaf": len(own) - 1}
+
+    try:
+        for item in structure["sequence"]:
+            own: List[Any] = []
+            items.append((walk(item, own), own))
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise TreeError(f"unreadable outputs: {error}") from error
+    return items
 
 
 def _read_leaf(entry: Mapping[str, Any], fd: int) -> Any:

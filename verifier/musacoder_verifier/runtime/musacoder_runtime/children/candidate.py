@@ -212,8 +212,8 @@ class CheckedCandidate:
         return answer
 
     def fetch(self, message: dict[str, Any]) -> dict[str, Any]:
-        """The output of one timed call."""
-        outputs = tensor_tree.write(self._runner.timed_output(message["call"]), self._outputs_fd)
+        """The outputs of some timed calls, as a sequence."""
+        outputs = tensor_tree.write(self._runner.timed_outputs(message["calls"]), self._outputs_fd)
         self._runner.drop_timed_outputs()
         return {"outputs": outputs, "changes": self._changes()}
 
