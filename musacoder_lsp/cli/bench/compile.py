@@ -46,7 +46,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--count", type=int, default=20, help="how many sources (default: 20)")
     parser.add_argument("--python", metavar="PATH", help="the interpreter that has torch")
     parser.add_argument(
-        "--fast-only", action="store_true", help="leave the stock lane out: it takes minutes"
+        "--stock", type=int, metavar="N", help="only N of them in the stock lane too: it is slow"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         interpreter = find_interpreter(arguments.python, Path.cwd(), os.environ)
         prepare, measured = asyncio.run(
-            _measure(interpreter.path, arguments.count, not arguments.fast_only)
+            _measure(interpreter.path, arguments.count, arguments.stock)
         )
     except (NoInterpreter, WorkerError) as problem:
         print(problem, file=sys.stderr)
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if measured and all(item.problem is None for item in measured) else 1
 
 
-async def _measure(python: str, count: int, stock: bool) -> tuple[float, list[Measured]]:
+async def _measure(python: str, count: int, stock: int | None) -> tuple[float, list[Measured]]:
     settings = VerifierSettings(python=python, cache_dir=cache_folder(), stage_timeout=_TIMEOUT)
     measured: list[Measured] = []
     async with Verifier(settings) as verifier:
@@ -88,7 +88,10 @@ async def _measure(python: str, count: int, stock: bool) -> tuple[float, list[Me
         prepare, problem = await _time(worker, warm, "fast")
         if problem is not None:
             print(problem, file=sys.stderr)
-        for name, text in list(REFERENCES.items())[:count]:
+        chosen = list(REFERENCES.items())[:count]
+        # Spread over the list, which goes from simple to involved.
+        step = max(1, len(chosen) // stock) if stock else 1
+        for place, (name, text) in enumerate(chosen):
             print(f"{name} ...", file=sys.stderr)
             reference = Reference(text)
             request = await _request(verifier, worker, reference)
@@ -97,7 +100,7 @@ async def _measure(python: str, count: int, stock: bool) -> tuple[float, list[Me
                 continue
             fast, problem = await _time(worker, request, "fast")
             slow = None
-            if stock and problem is None:
+            if stock != 0 and place % step == 0 and problem is None:
                 slow, problem = await _time(worker, request, "stock")
             measured.append(Measured(name, fast, slow, problem))
     return prepare or 0.0, measured
