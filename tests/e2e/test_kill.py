@@ -52,6 +52,16 @@ def victim_pid(kind: str, client: int, server: int) -> int | None:
         return None
 
 
+async def seen(kind: str, client: int, server: int) -> int | None:
+    """The victim's pid, as soon as there is one: the state is told before its processes start."""
+    for _ in range(200):
+        pid = victim_pid(kind, client, server)
+        if pid is not None:
+            return pid
+        await asyncio.sleep(0.01)
+    return None
+
+
 class Client:
     """The clicking client as a process of its own."""
 
@@ -104,7 +114,7 @@ async def test_nothing_is_left(
             assert state, "the client ended by itself"
             jobs += state == "queued"
             if state == chosen or jobs > 1:
-                pid = victim_pid(kind, process.pid, client.server)
+                pid = await seen(kind, process.pid, client.server)
             if jobs > 3:
                 pytest.fail(f"no {kind} was seen while the state was {chosen}")
         os.kill(pid, 9)
