@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from musacoder_verifier.lanes.symbols import operators_called, vendor_functions
+from musacoder_verifier.lanes.symbols import operators_called, recording_switches, vendor_functions
 
 STOCK = """
 namespace at { struct Tensor; namespace _ops {
@@ -54,3 +54,16 @@ def test_what_is_no_object_is_a_value_error(tmp_path: Path, content: bytes):
     path.write_bytes(content)
     with pytest.raises(ValueError, match="ELF object"):
         operators_called(path)
+
+
+def test_an_object_that_can_hide_operators_says_so(tmp_path: Path):
+    source = """
+    namespace at {
+    void enableRecordFunction(bool);
+    struct DisableRecordFunctionGuard { DisableRecordFunctionGuard(); };
+    }
+    void f() { at::enableRecordFunction(false); at::DisableRecordFunctionGuard guard; }
+    """
+    path = built(source, tmp_path)
+    assert recording_switches(path) == ("DisableRecordFunctionGuard", "enableRecordFunction")
+    assert recording_switches(built(STOCK, tmp_path)) == ()

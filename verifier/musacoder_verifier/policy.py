@@ -30,7 +30,15 @@ UNCHECKED = "unchecked"
 
 # Rules about falsified measurement: they condemn whatever the policy.
 TAMPERING = frozenset(
-    {"patched-torch", "patched-python", "clock", "roofline", "cached-result", "work-after-return"}
+    {
+        "patched-torch",
+        "patched-python",
+        "clock",
+        "roofline",
+        "cached-result",
+        "work-after-return",
+        "hides-operators",
+    }
 )
 
 _EXCUSED: dict[str, frozenset[str] | None] = {

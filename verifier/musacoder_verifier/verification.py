@@ -231,13 +231,15 @@ class Verification:
         with self._stage("legality") as detail:
             operators: list[str] = []
             vendor: list[str] = []
+            switches: list[str] = []
             for artefact in self._artefacts:
                 operators += symbols.operators_called(artefact.path)
                 vendor += symbols.vendor_functions(artefact.path)
+                switches += symbols.recording_switches(artefact.path)
             self.facts.legality = legality.judge(
                 outcome.evidence,
                 self._hints,
-                legality.Symbols(tuple(operators), tuple(vendor)),
+                legality.Symbols(tuple(operators), tuple(vendor), tuple(switches)),
                 self.facts.correctness,
                 policy=self._options.policy,
                 path=self._path,

@@ -17,6 +17,11 @@ _OPERATOR = re.compile(r"^_ZN2at4_ops(\d+)")
 _DIRECT = {"mc_empty": "aten::empty.memory_format", "mc_empty_like": "aten::empty_like"}
 _VENDOR = re.compile(r"^(?:cublas|cudnn|cusparse|cusolver|cufft|mublas|mudnn|cblas_|mkl_|dnnl_)\w*")
 
+_SWITCH = re.compile(
+    r"^_ZNK?2at\d+(enableRecordFunction|set_record_function_tls_|clearCallbacks|disableCallback"
+    r"|removeCallback|clearGlobalCallbacks|clearThreadLocalCallbacks|(?:Disable)?RecordFunctionGuard)"
+)
+
 
 def operators_called(path: str | Path) -> tuple[str, ...]:
     """Names such as `aten::add.Tensor`, sorted. A stock object tells the C++ name of the operator's
@@ -40,6 +45,14 @@ def vendor_functions(path: str | Path) -> tuple[str, ...]:
     """Functions of cuBLAS, cuDNN, MKL and the like that the object calls, sorted."""
     elf = _Elf(Path(path).read_bytes())
     return tuple(sorted({symbol for symbol in elf.undefined() if _VENDOR.match(symbol)}))
+
+
+def recording_switches(path: str | Path) -> tuple[str, ...]:
+    """Functions of PyTorch that switch the recording of operators off, and that the object calls,
+    sorted; named without their namespace `at`."""
+    elf = _Elf(Path(path).read_bytes())
+    matches = (_SWITCH.match(symbol) for symbol in elf.undefined())
+    return tuple(sorted({match[1] for match in matches if match is not None}))
 
 
 class _Elf:

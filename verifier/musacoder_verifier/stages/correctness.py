@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import random
 import time
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
@@ -43,6 +44,7 @@ class Evidence:
     background: float = 0.0  # share of a pause after forward that other threads computed in
     cached_result: bool = False
     lazy_output: str | None = None
+    exported: set[str] = field(default_factory=set)  # ways out of torch for tensors' memory
     extensions: int = 0
 
 
@@ -185,6 +187,8 @@ class _Check:
         self._index = 0
         self._started = time.monotonic()
         self._poison = True
+        # The trial that is also watched in a second way; nobody can know which.
+        self._shadowed = random.SystemRandom().randrange(_OWN_TRIALS)
 
     async def set_up(self, setup: Mapping[str, Any]) -> None:
         answer = await self.pair.candidate.ask({"op": "setup"}, self.deadline, "building ModelNew")
@@ -246,7 +250,8 @@ class _Check:
         if distribution != OWN:
             doing += f" on {distribution} values"
         reuse = (self._index + 1) % 2 == 0
-        run = {"op": "trial", **recipe, "reuse": reuse, "poison": self._poison}
+        shadow = distribution == OWN and number_ == self._shadowed
+        run = {"op": "trial", **recipe, "reuse": reuse, "poison": self._poison, "shadow": shadow}
         asked = self.pair.reference.ask({"op": "trial", **recipe}, self.deadline)
         if distribution == OWN:
             # Both sides at once: the Reference cannot skip these.
@@ -288,6 +293,7 @@ class _Check:
         evidence.runs_without_calls += int(answer["calls"]) == 0
         evidence.witness_complete &= bool(answer["witness_complete"])
         self._note_changes(answer["changes"])
+        evidence.exported |= {str(name) for name in answer["exported"]}
         evidence.threads_left |= {str(name) for name in answer["threads_left"]}
         evidence.background = max(evidence.background, number(answer["background"]))
         for leaf in answer["outputs"]["leaves"]:

@@ -26,6 +26,7 @@ class Symbols:
 
     operators: tuple[str, ...] = ()  # PyTorch operators
     vendor: tuple[str, ...] = ()  # functions of cuBLAS, cuDNN, MKL ...
+    switches: tuple[str, ...] = ()  # functions that hide operators from the profiler
 
 
 def judge(
@@ -114,6 +115,9 @@ def _conduct_findings(
     if evidence.background > _BACKGROUND:
         text = "other threads still compute after forward has returned"
         found.append(Finding("work-after-return", text, file=path))
+    for name in sorted(evidence.exported):
+        text = f"forward hands tensors to another library through {name}"
+        found.append(Finding("foreign-compute", text, file=path))
     if evidence.cached_result:
         found.append(Finding("cached-result", "forward returns an earlier result", file=path))
     if evidence.lazy_output is not None:
@@ -143,6 +147,9 @@ def _symbol_findings(symbols: Symbols, path: str) -> list[Finding]:
             continue
         text = f"the extension can call {name}"
         found.append(Finding("aten-in-extension", text, file=path))
+    for name in sorted(set(symbols.switches)):
+        text = f"the extension can hide operators with at::{name}"
+        found.append(Finding("hides-operators", text, file=path))
     for name in sorted(set(symbols.vendor)):
         found.append(Finding("vendor-library", f"the extension calls {name}", file=path))
     return found

@@ -10,11 +10,43 @@ import threading
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, Callable, Iterable
 
+import torch
+
 _set_profile = sys.setprofile
+# Whoever calls one of these while it is watched switches a witness off.
+_SWITCHES = {
+    id(getattr(namespace, name)): f"{namespace.__name__}.{name}"
+    for namespace, names in (
+        (
+            torch._C._autograd,
+            ("_enable_record_function", "_enable_profiler", "_disable_profiler"),
+        ),
+        (torch._C, ("_pop_torch_dispatch_stack", "_push_on_torch_dispatch_stack")),
+        (sys, ("setprofile",)),
+    )
+    for name in names
+    if hasattr(namespace, name)
+}
+# These let a library that is not torch compute on tensors' memory.
+_EXPORTS = frozenset({"numpy", "__dlpack__"})
+_EXPORTING = {
+    id(getattr(torch._C, name)): name for name in ("_to_dlpack",) if hasattr(torch._C, name)
+}
 
 
 class CallWitness:
     """Counts calls of the functions of `extensions` while a function runs."""
+
+    __slots__ = (
+        "_codes",
+        "_counting",
+        "_kept",
+        "_objects",
+        "calls",
+        "complete",
+        "exported",
+        "switched",
+    )  # fmt: skip
 
     def __init__(self, extensions: Iterable[Any]) -> None:
         self._objects: set[int] = set()
@@ -22,6 +54,8 @@ class CallWitness:
         self._counting: list[Any] = []  # functions of the fast lane, which count their calls
         self._kept: list[Any] = []  # an id means something only while its object lives
         self.complete = True
+        self.switched: set[str] = set()  # witnesses that were switched on or off meanwhile
+        self.exported: set[str] = set()  # ways that tensors' memory went to other libraries
         for extension in extensions:
             for value in _members(extension):
                 self._add(value)
@@ -59,10 +93,26 @@ class CallWitness:
             self.calls += sum(function.__calls__ for function in self._counting) - before
 
     def _see(self, frame: Any, event: str, argument: Any) -> None:
+        if event == "c_call":
+            self._see_builtin(frame, argument)
         if (event == "c_call" and id(argument) in self._objects) or (
             event == "call" and frame.f_code in self._codes
         ):
             self.calls += 1
+
+    def _see_builtin(self, frame: Any, function: Any) -> None:
+        key = id(function)
+        if key in _SWITCHES and frame.f_code not in _OURS:
+            self.switched.add(_SWITCHES[key])
+        elif key in _EXPORTING:
+            self.exported.add(_EXPORTING[key])
+        elif getattr(function, "__name__", None) in _EXPORTS and isinstance(
+            getattr(function, "__self__", None), torch.Tensor
+        ):
+            self.exported.add(f"Tensor.{function.__name__}")
+
+
+_OURS = frozenset({CallWitness.run.__code__})
 
 
 def _members(extension: Any) -> list[Any]:

@@ -1,7 +1,9 @@
 """Has somebody replaced a function or a global switch that results or figures depend on?
 
-A snapshot keeps the identity of every callable in the namespaces that a measurement rests on.
-Names that appear later are not compared: torch imports parts of itself lazily.
+A snapshot keeps the identity of every callable in the namespaces that a measurement rests on, and
+for this package's own classes and functions that of methods and code objects too. Names that appear
+later are not compared: torch imports parts of itself lazily. Code in the same process can find the
+snapshot itself and change it; this reports what does not go that far.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ import random
 import sys
 import threading
 import time
+from collections.abc import Mapping
+from types import FunctionType
 from typing import Any, Optional
 
 import torch
@@ -45,14 +49,21 @@ _PYTHON: tuple[tuple[str, Any], ...] = (
     ("builtins", builtins),
 )
 _TORCH = os.path.dirname(torch.__file__) + os.sep
+_PACKAGE = "musacoder_runtime"
 _SYS = ("settrace", "setprofile", "_getframe", "exit", "excepthook")
 
 
 class Snapshot:
     """The callables and switches as they are now, for `changes` to compare with."""
 
-    def __init__(self) -> None:
+    __slots__ = ("_attributes", "_callables", "state")
+
+    def __init__(self, attributes: Mapping[str, Any]) -> None:
+        """`attributes`: names of attributes, and the objects that must keep what they hold."""
         self._callables = _callables()
+        self._attributes = [
+            (owner, name, getattr(owner, name)) for name, owner in attributes.items()
+        ]
         self.state = global_state()
 
     def changes(self) -> list[tuple[str, str]]:
@@ -61,8 +72,11 @@ class Snapshot:
         now = _callables()
         for name, value in self._callables.items():
             if now.get(name) is not value and not _wrapped_by_torch(now.get(name), value):
-                torch_name = name.startswith("torch") or name.startswith("musacoder_runtime")
+                torch_name = name.startswith("torch") or name.startswith(_PACKAGE)
                 found.append(("patched-torch" if torch_name else "patched-python", name))
+        for owner, name, held in self._attributes:
+            if getattr(owner, name, None) is not held:
+                found.append(("patched-python", f"{type(owner).__name__}.{name}"))
         state = global_state()
         for name, value in self.state.items():
             if state.get(name) != value:
@@ -83,7 +97,7 @@ def _callables() -> dict[str, Any]:
     ours = [
         (name, module)
         for name, module in list(sys.modules.items())
-        if name.startswith("musacoder_runtime") and module is not None
+        if name.startswith(_PACKAGE) and module is not None
     ]
     for prefix, namespace in (*_NAMESPACES, *_PYTHON, *ours):
         if namespace is None:
@@ -91,8 +105,25 @@ def _callables() -> dict[str, Any]:
         for name, value in list(vars(namespace).items()):
             if callable(value):
                 found[f"{prefix}.{name}"] = value
+                if prefix.startswith(_PACKAGE):
+                    found.update(_inside(f"{prefix}.{name}", value))
     for name in _SYS:
         found[f"sys.{name}"] = getattr(sys, name)
+    return found
+
+
+def _inside(name: str, value: Any) -> dict[str, Any]:
+    """What a function or class of this package does, beside what it is."""
+    code = getattr(value, "__code__", None)
+    if code is not None:
+        return {f"{name}.__code__": code}
+    if not isinstance(value, type) or not value.__module__.startswith(_PACKAGE):
+        return {}
+    found: dict[str, Any] = {}
+    for key, member in list(vars(value).items()):
+        if isinstance(member, FunctionType):
+            found[f"{name}.{key}"] = member
+            found[f"{name}.{key}.__code__"] = member.__code__
     return found
 
 

@@ -45,6 +45,20 @@ def main(channel: Channel, spec: dict[str, Any]) -> None:
 
 
 class CheckedCandidate:
+    # No instance attribute can stand before a method.
+    __slots__ = (
+        "_device",
+        "_extensions",
+        "_gate",
+        "_held",
+        "_last",
+        "_outputs_fd",
+        "_runner",
+        "_snapshot",
+        "_spec",
+        "_state_fd",
+    )  # fmt: skip
+
     def __init__(self, spec: dict[str, Any], outputs_fd: int, state_fd: int) -> None:
         self._spec = spec
         self._outputs_fd = outputs_fd
@@ -99,7 +113,7 @@ class CheckedCandidate:
         recorder.install(self._serve)
         # What this imports may replace functions of torch, so it comes before the snapshot.
         poison = self._try_poison()
-        self._snapshot = tamper.Snapshot()
+        self._snapshot = tamper.Snapshot({"_gate": self, "_device": self})
         candidate = module_source.load(spec["source"], spec["path"], _NAME)
         model = reference_module.construct(module, reference_module.SEED, candidate.ModelNew)
         training = bool(spec["reference"].get("training", False))
@@ -125,7 +139,9 @@ class CheckedCandidate:
                 f"the extension {request['name']} was not compiled: the Candidate asks for it "
                 "only after calling another one, or its sources change from import to import"
             )
+        before = operator_gate.registered()
         extension = extension_loader.load(artefact)
+        self._gate.own |= operator_gate.registered() - before
         self._extensions.append(extension)
         return extension
 
@@ -155,7 +171,8 @@ class CheckedCandidate:
         self._device.poison(message["poison"])
         try:
             output, capture = self._gate.run(
-                lambda: witness.run(lambda: self._runner.forward(inputs, message["seed"]))
+                lambda: witness.run(lambda: self._runner.forward(inputs, message["seed"])),
+                message["shadow"],
             )
             # Written at once: what a thread computes later must not count.
             answer["outputs"] = tensor_tree.write(output, self._outputs_fd)
@@ -169,7 +186,8 @@ class CheckedCandidate:
             unprofiled=capture.reason,
             calls=witness.calls,
             witness_complete=witness.complete,
-            changes=self._changes(),
+            changes=[*self._changes(), *_switched(capture, witness)],
+            exported=sorted(witness.exported),
             threads_left=sorted(t.name for t in set(threading.enumerate()) - threads),
             background=self._background() if message["index"] == 0 else 0.0,
             earlier_output_changed=self._earlier_changed(),
@@ -216,6 +234,13 @@ class CheckedCandidate:
         outputs = tensor_tree.write(self._runner.timed_outputs(message["calls"]), self._outputs_fd)
         self._runner.drop_timed_outputs()
         return {"outputs": outputs, "changes": self._changes()}
+
+
+def _switched(capture: operator_gate.Capture, witness: CallWitness) -> list[list[str]]:
+    found = [["patched-torch", f"the watch over forward ({name})"] for name in witness.switched]
+    if capture.muted:
+        found.append(["patched-torch", "the recording of operators"])
+    return sorted(found)
 
 
 def _plain(output: Any) -> list[Any]:
