@@ -155,6 +155,8 @@ _CHECKS = {
     "shape": "an output has another shape",
     "dtype": "an output has another dtype",
     "inputs_mutated": "inputs are changed that the Reference leaves alone",
+    "inputs_kept": "inputs are left alone that the Reference changes",
+    "effects": "changed inputs or buffers have other values than the Reference's",
     "output_aliases_input": "an output shares memory with an input",
     "output_reused": "an output is overwritten by the next call",
     "unwritten_output": "parts of an output are never written",
@@ -271,7 +273,7 @@ class _Check:
         except (KeyError, TypeError, ValueError) as error:
             raise self.pair.candidate.nonsense(self.deadline, error) from error
         judged = await self._judge(outputs, first=True)
-        problem = self._problem(answer, expected, judged)
+        problem = self._problem(answer, expected, judged) or await self._effects(answer)
         if self._index <= _REPEATED and self.mode != "kernelbench":
             problem = await self._repeat(recipe, judged, problem)
         self._count(judged, problem, distribution, check)
@@ -315,6 +317,9 @@ class _Check:
         mutated = set(answer["mutated"]) - set(expected["mutated"])
         if mutated:
             return "inputs_mutated", f"changed input leaves: {sorted(mutated)}"
+        kept = set(expected["mutated"]) - set(answer["mutated"])
+        if kept:
+            return "inputs_kept", f"unchanged input leaves: {sorted(kept)}"
         given = {tuple(pair) for pair in expected["aliases"]}
         shared = [pair for pair in answer["aliases"] if tuple(pair) not in given]
         if shared:
@@ -322,6 +327,22 @@ class _Check:
         if answer["earlier_output_changed"]:
             return "output_reused", "the output of the previous call changed during this one"
         return None
+
+    async def _effects(self, answer: Mapping[str, Any]) -> tuple[str, str] | None:
+        """What the call did to its inputs and, in training mode, to buffers."""
+        try:
+            effects = dict(answer["effects"])
+            if not effects["leaves"]:
+                return None
+        except (KeyError, TypeError, ValueError) as error:
+            raise self.pair.candidate.nonsense(self.deadline, error) from error
+        message = {"op": "judge_effects", "outputs": effects}
+        judged = await self.pair.reference.ask(message, self.deadline, runs_user_code=False)
+        for name in judged["missing"]:
+            text = f"{name} (ModelNew has none of this name)"
+            if text not in self.not_checked:
+                self.not_checked.append(text)
+        return (str(judged["check"]), str(judged["detail"])) if judged["check"] else None
 
     async def _repeat(
         self, recipe: dict[str, Any], judged: Mapping[str, Any], problem: tuple[str, str] | None

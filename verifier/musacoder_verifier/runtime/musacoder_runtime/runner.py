@@ -44,8 +44,7 @@ class Runner:
     def forward(self, inputs: list[Any], seed: int) -> Any:
         """One call in the state that the model was built with; generators seeded before it."""
         with torch.no_grad():
-            for buffer, value in self._buffers:
-                buffer.copy_(value)
+            self.reset_buffers()
             recipes.seed_everything(seed)
             self.device.parallel(True)
             try:
@@ -54,6 +53,16 @@ class Runner:
             finally:
                 self.device.parallel(False)
         return output
+
+    def buffers(self) -> dict[str, torch.Tensor]:
+        """As the last call left them; in training mode only, where calls change them."""
+        return dict(self.model.named_buffers()) if self.model.training else {}
+
+    def reset_buffers(self) -> None:
+        """The buffers as every call finds them."""
+        with torch.no_grad():
+            for buffer, value in self._buffers:
+                buffer.copy_(value)
 
     def rebuffer(self) -> None:
         """The buffers as they are now are the ones that every call starts from."""

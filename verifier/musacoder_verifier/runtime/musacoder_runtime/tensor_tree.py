@@ -128,6 +128,15 @@ def describe(leaf: Any) -> Dict[str, Any]:
     return {"kind": "unsupported", "type": f"{type(leaf).__module__}.{type(leaf).__qualname__}"}
 
 
+def effects(
+    inputs: Tree, mutated: List[int], buffers: Mapping[str, torch.Tensor]
+) -> Dict[str, Any]:
+    """What a call did beside returning: {"input N": changed leaf, "buffer NAME": buffer}."""
+    leaves = flatten(inputs)[1]
+    found = {f"input {index}": leaves[index] for index in mutated}
+    return {**found, **{f"buffer {name}": value for name, value in buffers.items()}}
+
+
 def digest(tree: Tree) -> str:
     """Of structure, dtypes, shapes and values, but not of strides: what `read` gives has the digest
     of what was written. Runs no code of a leaf's own type."""

@@ -178,8 +178,11 @@ class CheckedCandidate:
             answer["outputs"] = tensor_tree.write(output, self._outputs_fd)
         finally:
             self._device.poison(False)
+        mutated = running.changed(before, inputs)
+        effects = tensor_tree.effects(inputs, mutated, self._runner.buffers())
+        answer["effects"] = tensor_tree.write(effects, self._outputs_fd, answer["outputs"]["end"])
         answer.update(
-            mutated=running.changed(before, inputs),
+            mutated=mutated,
             aliases=running.aliases(output, inputs),
             operators=sorted(set(capture.operators)),
             custom=sorted(set(capture.custom)),

@@ -62,6 +62,7 @@ class Judge:
             **{name: self._guarded(name, operation) for name, operation in own.items()},
             **{name: self._guarded(name, self._time) for name in names},
             "judge": self._threaded(self.judge),
+            "judge_effects": self._threaded(self.judge_effects),
             "oracle": self.oracle,
             "probe": self.probe,
             "recheck": self._threaded(self.recheck),
@@ -165,12 +166,35 @@ class Judge:
             if own:
                 raise
             return {"skip": f"the Reference refuses it: {type(error).__name__}"}
+        mutated = running.changed(before, used)
+        effects = tensor_tree.effects(used, mutated, self._runner.buffers())
         aliases = running.aliases(output, used)
         expected = _host(output)
         if not own and not _useful(expected):
             return {"skip": "the Reference's own outputs are mostly not finite"}
         self._trial = _Trial(message["index"], own, seed, distribution, inputs, expected)
-        return {"digest": digest, "mutated": running.changed(before, used), "aliases": aliases}
+        self._trial.effects = {name: _host(value) for name, value in effects.items()}
+        return {"digest": digest, "mutated": mutated, "aliases": aliases}
+
+    def judge_effects(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Compare changed inputs and buffers of both sides by name. `missing` are names of buffers
+        that the Candidate does not have."""
+        trial = self._trial
+        try:
+            structure, leaves = tensor_tree.read(message["outputs"], self._outputs_fd)
+            actual = {str(key): leaves[node["leaf"]] for key, node in structure["mapping"]}
+        except (tensor_tree.TreeError, KeyError, TypeError, ValueError, IndexError) as error:
+            return {"check": "effects", "detail": str(error), "missing": []}
+        missing = sorted(set(trial.effects) - set(actual))
+        for name, expected in trial.effects.items():
+            if name in missing:
+                continue
+            flat = ({"leaf": 0}, [actual[name]])
+            comparison = judge.compare_trees(flat, expected, stress=not trial.own)
+            if not comparison.passes:
+                detail = f"{name}: {comparison.detail}"
+                return {"check": "effects", "detail": detail, "missing": missing}
+        return {"check": None, "detail": "", "missing": missing}
 
     def judge(self, message: dict[str, Any]) -> dict[str, Any]:
         """Compare what the Candidate wrote with the expected values of the current trial."""
@@ -245,6 +269,7 @@ class Judge:
 
     def state(self, message: dict[str, Any]) -> dict[str, Any]:
         """The parameters, changed by `seed` unless it is None, in the memory file."""
+        self._runner.reset_buffers()
         if message["seed"] is not None:
             tensor_state.change(self._runner.model, message["seed"])
             self._runner.rebuffer()
@@ -310,6 +335,7 @@ class _Trial:
         self.inputs = inputs
         self.expected = expected
         self.golden: Optional[list[Any]] = None
+        self.effects: dict[str, Flat] = {}  # changed inputs and buffers, by name
 
 
 def _host(output: Any) -> Flat:
