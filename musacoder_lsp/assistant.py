@@ -18,6 +18,7 @@ from musacoder_inference.engines.base import (
     Progress,
 )
 from musacoder_verifier.candidate import Candidate, Provenance
+from musacoder_verifier.policy import condemns
 from musacoder_verifier.reference import Reference
 from musacoder_verifier.verdict import Failure, Verdict
 
@@ -275,7 +276,7 @@ def feedback(verdict: Verdict) -> Feedback:
         found = "\n".join(
             f"line {finding.line}: {finding.rule}: {finding.evidence}"
             for finding in verdict.legality.findings
-            if finding.severity == "violation"
+            if condemns(verdict.policy, finding)
         )
         detail = f"{detail}\n{found}".strip()
     return Feedback(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
+from musacoder_verifier.policy import severity
 from musacoder_verifier.verdict import Correctness, Timing, Verdict
 
 from musacoder_lsp.assistant import Trajectory, Turn
@@ -141,7 +142,7 @@ def _checked(verdict: Verdict) -> Iterator[str]:
         yield f"legality: {verdict.legality.verdict}"
         for finding in verdict.legality.findings:
             line = f" (line {finding.line})" if finding.line else ""
-            yield f"{finding.severity} {finding.rule}: {finding.evidence}{line}"
+            yield f"{severity(verdict.policy, finding)} {finding.rule}: {finding.evidence}{line}"
 
 
 def _correctness(found: Correctness) -> str:

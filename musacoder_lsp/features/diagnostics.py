@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lsprotocol import types
+from musacoder_verifier.policy import condemns
 from musacoder_verifier.verdict import Diagnostic, Failure
 
 from musacoder_lsp.analysis.documents import Spot, source_name
@@ -171,7 +172,7 @@ def _in_generated(ls: KernelServer, turn: Turn, uri: str, spot: Spot) -> list[ty
         for finding in verdict.legality.findings:
             if finding.line is None:
                 continue
-            violation = finding.severity == "violation"
+            violation = condemns(verdict.policy, finding)
             place = Diagnostic("", finding.line, finding.column or 1, "error", "")
             found.append(
                 types.Diagnostic(

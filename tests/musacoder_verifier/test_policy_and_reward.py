@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from musacoder_verifier.policy import faster, legal, may_show_speedup, restate, status
+from musacoder_verifier.policy import faster, legal, may_show_speedup, restate, severity, status
 from musacoder_verifier.reward import RewardSettings, reward
 from musacoder_verifier.verdict import Correctness, Failure, Finding, Legality, Timing, Verdict
 
@@ -38,6 +38,12 @@ def _timing(low: float, high: float = 9.0) -> Timing:
 )
 def test_policies_differ_only_in_what_they_excuse(policy: str, rule: str, verdict: str) -> None:
     assert legal(policy, _breaks(rule).findings) == verdict
+
+
+def test_what_a_policy_excuses_is_no_violation_in_words() -> None:
+    library = Finding("vendor-library", "the extension calls cublasSgemm")
+    assert severity("libraries-allowed", library) == "hint"
+    assert severity("native-only", library) == "violation"
 
 
 def test_a_hint_never_condemns() -> None:

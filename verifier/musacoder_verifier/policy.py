@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Literal
 
 from musacoder_verifier.reward import RewardSettings, reward
 from musacoder_verifier.verdict import (
@@ -60,6 +61,11 @@ def condemns(policy: str, finding: Finding) -> bool:
     if excused is None:
         return finding.rule in TAMPERING
     return finding.rule not in excused
+
+
+def severity(policy: str, finding: Finding) -> Literal["violation", "hint"]:
+    """What this finding is called where `policy` judges: a violation only where it condemns."""
+    return "violation" if condemns(policy, finding) else "hint"
 
 
 def legal(policy: str, findings: Sequence[Finding]) -> Legal:
