@@ -172,7 +172,8 @@ def test_only_outermost_operators_count_on_every_thread() -> None:
             event("aten::mm", 2, 15, 50),
             event("mine::op", 1, 200, 300),
             event("aten::add", 1, 210, 220),
-        ]
+        ],
+        {"mine::op"},
     )
     assert capture.operators == ("aten::reshape", "aten::mm", "aten::add")
     assert capture.custom == ("mine::op",)
