@@ -66,6 +66,10 @@ class Snapshot:
         ]
         self.state = global_state()
 
+    def hold(self, owner: Any, *names: str) -> None:
+        """These attributes of `owner` must keep what they hold, too."""
+        self._attributes += [(owner, name, getattr(owner, name)) for name in names]
+
     def changes(self) -> list[tuple[str, str]]:
         """(rule, what) for everything that was replaced or switched since; rules as in policy."""
         found: list[tuple[str, str]] = []

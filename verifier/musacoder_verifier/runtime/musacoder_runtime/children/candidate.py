@@ -118,6 +118,7 @@ class CheckedCandidate:
         model = reference_module.construct(module, reference_module.SEED, candidate.ModelNew)
         training = bool(spec["reference"].get("training", False))
         self._runner = running.Runner(module, model, self._device, training)
+        self._snapshot.hold(self._runner, "device", "model", "module")
         return {
             "digest": digest,
             "changes": self._changes(),
