@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import json
 import os
 import select
@@ -32,10 +31,6 @@ from musacoder_runtime import failure, linux, process_tree, supervisor
 _PACKET = 1 << 18
 _FDS = 64
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
-# What exporting and torch.compile import on first use, which takes seconds. The first child that
-# exports pays for it; meanwhile the zygote imports the same, so that later children need not.
-_EXPORTING_KINDS = frozenset({"export", "baseline"})
-_EXPORTING_MODULES = ("torch._dynamo", "torch.export._trace", "torch._inductor.compile_fx")
 _HUNT_SECONDS = 0.2  # for a supervisor that is not process 1 of a namespace
 
 
@@ -99,7 +94,6 @@ class _Zygote:
         os.set_blocking(wake_end, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
-        self._to_import: list[str] | None = None  # None: nothing was exported yet
         self._poller = select.poll()
         self._poller.register(control, select.POLLIN)
         self._poller.register(self._wake, select.POLLIN)
@@ -108,10 +102,7 @@ class _Zygote:
         closing: float | None = None
         while closing is None or (self._slots and time.monotonic() < closing):
             hurried = closing is not None or any(s.kill_at for s in self._slots.values())
-            timeout = 20 if hurried else 0 if self._to_import else None
-            ready = {fd for fd, _ in self._poller.poll(timeout)}
-            if not ready and not hurried and self._to_import:
-                self._import_one(self._to_import)
+            ready = {fd for fd, _ in self._poller.poll(20 if hurried else None)}
             if self._wake in ready:
                 os.read(self._wake, 4096)
             if self._control.fileno() in ready and closing is None and not self._serve_one():
@@ -138,21 +129,9 @@ class _Zygote:
         request = json.loads(data)
         if request["op"] == "fork":
             self._fork(request, fds)
-            if self._to_import is None and request["kind"] in _EXPORTING_KINDS:
-                self._to_import = list(_EXPORTING_MODULES)
         elif request["id"] in self._slots:
             self._kill(self._slots[request["id"]])
         return True
-
-    def _import_one(self, names: list[str]) -> None:
-        """Imports start no thread and run no tensor operation, so children can still be forked."""
-        # A pool of compiling processes would be started by the import itself.
-        os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
-        with contextlib.suppress(Exception):  # another torch may have other modules
-            importlib.import_module(names.pop(0))
-        if not names:
-            gc.collect()
-            gc.freeze()
 
     def _fork(self, request: dict[str, Any], fds: list[int]) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
