@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from musacoder_verifier import tools
@@ -88,8 +92,28 @@ async def _gone(pid: int) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_the_guard_needs_nothing_of_ours():
-    """It starts without site-packages, so it may import the standard library alone."""
+def test_the_guard_runs_without_site_packages() -> None:
     guard = Path(tools.__file__).with_name("tool_guard.py")
-    assert "musacoder" not in guard.read_text().partition('"""\n\nimport')[2]
-    assert os.access(guard, os.R_OK)
+    reading, writing = os.pipe()
+    argv = [sys.executable, "-I", "-S", str(guard), str(reading), "0", shutil.which("false") or ""]
+    done = subprocess.run(argv, pass_fds=[reading], stdin=subprocess.DEVNULL)
+    os.close(reading)
+    os.close(writing)
+    assert done.returncode == 1
+
+
+async def test_what_a_tool_starts_in_groups_of_its_own_ends_with_it(
+    census: Any, tmp_path: Path
+) -> None:
+    """As ninja does with each of its commands."""
+    code = "setsid sleep 1000 & (setsid sleep 1000 &) ; echo started > started; sleep 1000"
+    variable, value = next(iter(census.environment.items()))
+    argv = ["/usr/bin/env", f"{variable}={value}", "/bin/sh", "-c", code]
+    running = asyncio.create_task(tools.run(argv, cwd=tmp_path, timeout=60))
+    while not (tmp_path / "started").exists():
+        await asyncio.sleep(0.01)
+    assert len(census.alive()) >= 3
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    assert census.survivors() == []

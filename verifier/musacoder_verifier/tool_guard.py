@@ -1,33 +1,36 @@
 """Runs one tool for a parent that may die at any time; started by file path, by `tools.run`.
 
-`tool_guard.py LIFELINE NICE ARGUMENT...`: the tool runs in a session of its own, and its whole
-process group is killed when the pipe LIFELINE closes. A compiler driver does not take its
-children along when it is killed, so that the death signal of the kernel is not enough.
+`tool_guard.py LIFELINE NICE ARGUMENT...`: everything below the tool is killed when the pipe
+LIFELINE closes, and when the tool ends. A compiler driver does not take its children along when
+it is killed, so that the death signal of the kernel is not enough; ninja gives each of its
+commands a process group of its own, so that the group is not enough either.
 """
 
 import os
 import select
-import signal
 import sys
+from pathlib import Path
+
+# Started without site-packages; the runtime's folder needs the standard library alone.
+sys.path.insert(0, str(Path(__file__).resolve().parent / "runtime"))
+
+from musacoder_runtime import linux, process_tree
 
 
 def main(lifeline: int, niceness: int, arguments: list[str]) -> int:
     os.nice(niceness)
+    # What loses its parent becomes a child of this process instead of getting lost.
+    linux.adopt_orphans()
     tool = os.posix_spawn(arguments[0], arguments, os.environ, setsid=True)
     ended = os.pidfd_open(tool)
     poll = select.poll()
     poll.register(lifeline, select.POLLIN)
     poll.register(ended, select.POLLIN)
     ready = [fd for fd, _ in poll.poll()]
-    if ended not in ready:
-        os.killpg(tool, signal.SIGKILL)
-    _, status = os.waitpid(tool, 0)
-    try:  # noqa: SIM105 (contextlib costs more than the rest of this program)
-        # What the tool left running in its group, such as a daemon of a compiler cache.
-        os.killpg(tool, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    code = os.waitstatus_to_exitcode(status)
+    code = -9
+    if ended in ready:
+        code = os.waitstatus_to_exitcode(os.waitpid(tool, 0)[1])
+    process_tree.kill_descendants()
     return code if code >= 0 else 128 - code
 
 
