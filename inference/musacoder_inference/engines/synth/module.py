@@ -82,10 +82,11 @@ def _kept_statements(
 ) -> tuple[list[str], list[str]]:
     """Imports, and what else the constructor needs, in the Reference's own order."""
     needed: set[str] = {"torch", "nn"}
+    methods = _methods_to_keep(model)
     for base in [*model.bases, *model.decorator_list]:
         needed |= _names_used(base)
     for member in model.body:
-        if not isinstance(member, ast.FunctionDef) or member.name in _methods_to_keep(model):
+        if not isinstance(member, ast.FunctionDef) or member.name in methods:
             needed |= _names_used(member)
     others = [n for n in tree.body if n is not model]
     chosen: set[int] = set()
@@ -146,8 +147,9 @@ def _forward_parameters(model: ast.ClassDef) -> tuple[str, list[str]]:
 def _class(model: ast.ClassDef, lines: Sequence[str], forward: Sequence[str]) -> list[str]:
     bases = ", ".join(ast.unparse(b) for b in model.bases)
     result = [f"class ModelNew({bases}):"]
+    methods = _methods_to_keep(model)
     for member in model.body:
-        if isinstance(member, ast.FunctionDef) and member.name not in _methods_to_keep(model):
+        if isinstance(member, ast.FunctionDef) and member.name not in methods:
             continue
         if isinstance(member, ast.Expr) and isinstance(member.value, ast.Constant):
             continue
