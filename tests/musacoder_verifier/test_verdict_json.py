@@ -16,6 +16,7 @@ from musacoder_verifier.verdict import (
     Failure,
     Finding,
     Legality,
+    LikeKernelBench,
     StageReport,
     Timing,
     Verdict,
@@ -71,7 +72,16 @@ timings = st.builds(
     st.dictionaries(TEXT, POSITIVE, max_size=2),
     st.none() | TEXT,
     st.none() | st.tuples(POSITIVE, POSITIVE),
+    statistics=st.dictionaries(TEXT, st.dictionaries(TEXT, POSITIVE, max_size=2), max_size=2),
     notes=st.lists(TEXT, max_size=2).map(tuple),
+)
+likened = st.builds(
+    LikeKernelBench,
+    st.integers(1, 9),
+    st.integers(0, 9),
+    st.dictionaries(TEXT, st.integers(0, 9), max_size=2),
+    st.none() | POSITIVE,
+    st.lists(FLOAT, max_size=2).map(tuple),
 )
 correctnesses = st.builds(
     Correctness,
@@ -82,6 +92,7 @@ correctnesses = st.builds(
     st.none() | st.just(math.inf),
     st.dictionaries(TEXT, POSITIVE, max_size=2),
     scope=st.dictionaries(TEXT, st.just("holds"), max_size=2),
+    kernelbench=st.none() | likened,
 )
 verdicts = st.builds(
     Verdict,

@@ -108,7 +108,14 @@ async def test_torch_compile_is_measured_once(verifier: Verifier) -> None:
 
     # What Inductor compiled outlives the test run, the figure does not.
     cache, key = verifier.settings.cache_dir, f"test-{uuid.uuid4().hex}"
-    common = {"device": "cpu", "threads": 2, "seed": 1, "cache_dir": cache, "key": key}
+    common = {
+        "device": "cpu",
+        "threads": 2,
+        "seed": 1,
+        "cache_dir": cache,
+        "key": key,
+        "tf32": "off",
+    }
     found = await baseline.measure(
         await verifier.worker(), Reference(RELU), timeout=300.0, hold=hold, modes=["default"],
         **common,

@@ -15,7 +15,7 @@ from musacoder_verifier.reference import Reference
 from musacoder_verifier.worker import WorkerInfo
 
 # Change it when the same Candidate may get another Verdict from changed code.
-CHECKS_VERSION = "2"
+CHECKS_VERSION = "3"
 
 
 def versions(info: WorkerInfo, backend: Backend) -> dict[str, str]:
@@ -51,9 +51,8 @@ def verdict_key(
 def baseline_key(
     reference: Reference, backend: Backend, threads: int, named: Mapping[str, str]
 ) -> str:
-    return _digest(
-        [reference.key, backend.name, backend.device_name(), threads, named.get("torch")]
-    )
+    versions = [named.get("torch"), named.get("tf32")]
+    return _digest([reference.key, backend.name, backend.device_name(), threads, *versions])
 
 
 def _digest(parts: list[Any]) -> str:

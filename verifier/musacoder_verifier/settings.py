@@ -37,7 +37,10 @@ class VerifierSettings:
 @dataclass(frozen=True, slots=True)
 class VerifyOptions:
     """`stage_timeout` None: the Verifier's. `compile_baseline`: compare with torch.compile, which
-    costs tens of seconds once per Reference and may take `baseline_timeout`."""
+    costs tens of seconds once per Reference and may take `baseline_timeout`.
+
+    Mode `kernelbench` reproduces KernelBench's trials (`stages.kernelbench`) with TF32 as torch
+    leaves it; `trials` and `tolerance` (None: by dtype, as KernelBench) belong to it alone."""
 
     backend: str = "cpu"
     policy: str = "libraries-allowed"
@@ -50,3 +53,10 @@ class VerifyOptions:
     scope: bool = True
     lane: Lane = "auto"
     seed: int = 42
+    trials: int = 5
+    tolerance: float | None = None
+
+    @property
+    def tf32(self) -> str:
+        """`off`, or `default`: as torch leaves it."""
+        return "default" if self.mode == "kernelbench" else "off"

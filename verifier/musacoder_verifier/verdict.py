@@ -79,6 +79,23 @@ class CompileReport:
 
 
 @dataclass(frozen=True, slots=True)
+class LikeKernelBench:
+    """What KernelBench's own comparison says: `torch.allclose` on its trial seeds.
+
+    `passed` counts the trials that hold at each tolerance (atol = rtol), whichever decides:
+    `tolerance`, None for KernelBench's own by dtype. Differences are of the trials that fail.
+    """
+
+    planned: int
+    done: int  # fewer than planned after an exception or another shape
+    passed: Mapping[str, int]
+    tolerance: float | None = None
+    max_difference: tuple[float, ...] = ()
+    avg_difference: tuple[float, ...] = ()
+    issue: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Correctness:
     passed: bool
     trials: int
@@ -94,6 +111,7 @@ class Correctness:
     failed_check: str | None = None  # name of the first check that failed
     mode: Literal["train", "eval"] = "eval"
     scope: Mapping[str, str] = field(default_factory=dict)  # probe -> holds | refuses | wrong
+    kernelbench: LikeKernelBench | None = None  # in the mode of that name
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +131,8 @@ class Timing:
     ci95: tuple[float, float]  # of speedup_eager
     samples: int
     spread: Mapping[str, float] = field(default_factory=dict)  # relative IQR per side
+    # Milliseconds of one call per side, over its samples: mean, std, min, max.
+    statistics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     compile_mode: str | None = None
     ci95_compile: tuple[float, float] | None = None
     interleaved: bool = True

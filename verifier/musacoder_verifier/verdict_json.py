@@ -20,6 +20,7 @@ from musacoder_verifier.verdict import (
     Failure,
     Finding,
     Legality,
+    LikeKernelBench,
     StageReport,
     Timing,
     Verdict,
@@ -129,7 +130,17 @@ def _correctness(body: Mapping[str, Any] | None) -> Correctness | None:
     ):
         if name in known:
             known[name] = _number(known[name])
+    known["kernelbench"] = _like_kernelbench(body.get("kernelbench"))
     return Correctness(**known)
+
+
+def _like_kernelbench(body: Mapping[str, Any] | None) -> LikeKernelBench | None:
+    if body is None:
+        return None
+    known = _known(LikeKernelBench, body)
+    for name in ("max_difference", "avg_difference"):
+        known[name] = tuple(_number(value) for value in body.get(name, ()))
+    return LikeKernelBench(**known)
 
 
 def _legality(body: Mapping[str, Any] | None) -> Legality | None:
@@ -152,6 +163,10 @@ def _timing(body: Mapping[str, Any] | None) -> Timing | None:
             known[name] = (_number(low), _number(high))
     for name in ("spread", "roofline"):
         known[name] = {key: _number(value) for key, value in body.get(name, {}).items()}
+    known["statistics"] = {
+        side: {key: _number(value) for key, value in figures.items()}
+        for side, figures in body.get("statistics", {}).items()
+    }
     known["notes"] = tuple(body.get("notes", ()))
     return Timing(**known)
 

@@ -5,19 +5,26 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from musacoder_verifier import content_key, measurement_lock, probe
 from musacoder_verifier.backends.base import Backend
-from musacoder_verifier.build_request import Artefact
+from musacoder_verifier.build_request import Artefact, BuildRequest
 from musacoder_verifier.candidate import Candidate
-from musacoder_verifier.lanes import symbols
 from musacoder_verifier.policy import legal, may_show_speedup, status
 from musacoder_verifier.reference import Reference
 from musacoder_verifier.settings import VerifierSettings, VerifyOptions
 from musacoder_verifier.stages import baseline as baselines
-from musacoder_verifier.stages import collect, correctness, legality, pair, timing
+from musacoder_verifier.stages import (
+    collect,
+    correctness,
+    kernelbench,
+    legality,
+    native_code,
+    pair,
+    timing,
+)
 from musacoder_verifier.stages import compile as compiling
 from musacoder_verifier.stages.side import Deadline, InfraFault, StageStop
 from musacoder_verifier.verdict import (
@@ -97,12 +104,14 @@ class Verification:
         self._on_stage = on_stage
         self._timeout = options.stage_timeout or settings.stage_timeout
         self._path = candidate.path or "<candidate>"
+        self._requests: tuple[BuildRequest, ...] = ()
         self._artefacts: tuple[Artefact, ...] = ()
         self._hints: tuple[Finding, ...] = ()
 
     async def run(self) -> None:
         """All stages, or as many as it takes to know that the Candidate fails."""
         self.facts.versions.update(content_key.versions(self._worker.info, self._backend))
+        self.facts.versions["tf32"] = self._options.tf32
         if not await self._collect():
             return
         try:
@@ -142,6 +151,7 @@ class Verification:
             if collected.lazy is not None:
                 detail["compiled_in"] = collected.lazy
         self._hints = collected.hints
+        self._requests = collected.requests
         if collected.failure is not None:
             self.facts.failure = collected.failure
             if collected.diagnostics:
@@ -178,6 +188,7 @@ class Verification:
             sandbox=settings.sandbox,
             memory_bytes=settings.memory_bytes,
             file_bytes=settings.output_file_bytes,
+            tf32=options.tf32,
         )
         async with AsyncExitStack() as stack:
             children = await stack.enter_async_context(
@@ -191,13 +202,15 @@ class Verification:
                 )
             )
             outcome = await self._correctness(children)
-            findings = self._legality(outcome)
+            await self._legality(outcome)
             if not self._worth_timing():
                 return
             if options.timing:
-                await self._timing(children, outcome.setup, findings)
+                await self._timing(children, outcome.setup)
             else:
                 self.facts.not_checked.append("speed")
+            if outcome.evidence.watchable and self.facts.failure is None:
+                await self._device_work(children)
             if options.scope and self.facts.failure is None:
                 await self._scope(children)
 
@@ -211,7 +224,8 @@ class Verification:
                 setup,
                 deadline,
                 training=self._reference.training,
-                mode=self._options.mode,
+                like_kernelbench=self._like_kernelbench(),
+                planned=self._options.trials,
             )
             if outcome.correctness is not None:
                 detail["trials"] = outcome.correctness.trials
@@ -227,35 +241,51 @@ class Verification:
         self.facts.not_checked += outcome.not_checked
         return outcome
 
-    def _legality(self, outcome: correctness.CorrectnessOutcome) -> list[Finding]:
+    def _like_kernelbench(self) -> kernelbench.Trials | None:
+        if self._options.mode != "kernelbench":
+            return None
+        return kernelbench.Trials(self._options.tolerance)
+
+    async def _legality(self, outcome: correctness.CorrectnessOutcome) -> None:
         with self._stage("legality") as detail:
-            operators: list[str] = []
-            vendor: list[str] = []
-            switches: list[str] = []
-            for artefact in self._artefacts:
-                operators += symbols.operators_called(artefact.path)
-                vendor += symbols.vendor_functions(artefact.path)
-                switches += symbols.recording_switches(artefact.path)
+            native = await native_code.inspect(self._artefacts, self._requests)
             self.facts.legality = legality.judge(
                 outcome.evidence,
                 self._hints,
-                legality.Symbols(tuple(operators), tuple(vendor), tuple(switches)),
+                native,
                 self.facts.correctness,
                 policy=self._options.policy,
                 path=self._path,
-                compiled=len(self._artefacts),
             )
+            if native.not_read is not None:
+                self.facts.not_checked.append(f"precision of the device code ({native.not_read})")
             detail["verdict"] = self.facts.legality.verdict
-        return list(self.facts.legality.findings)
+
+    def _add_findings(self, findings: Sequence[Finding]) -> None:
+        if findings and self.facts.legality is not None:
+            everything = (*findings, *self.facts.legality.findings)
+            verdict = legal(self._options.policy, everything)
+            self.facts.legality = replace(self.facts.legality, verdict=verdict, findings=everything)
+
+    async def _device_work(self, children: pair.Pair) -> None:
+        """Which kernels the device runs; after timing, because being watched makes it slower."""
+        deadline = Deadline.start("legality", self._timeout)
+        try:
+            kernels, problem = await correctness.device_work(children, deadline)
+        except StageStop as stop:
+            self.facts.failure = stop.failure
+            return
+        if problem is not None:
+            self.facts.not_checked.append(f"which kernels the device runs ({problem})")
+        own = native_code.kernels_of(self._requests)
+        self._add_findings(legality.device_findings(kernels, own, self._path))
 
     def _worth_timing(self) -> bool:
         facts, policy = self.facts, self._options.policy
         state = status(policy, facts.failure, facts.correctness, facts.legality)
         return may_show_speedup(policy, state, facts.correctness, facts.legality)
 
-    async def _timing(
-        self, children: pair.Pair, setup: Mapping[str, Any], findings: Sequence[Finding]
-    ) -> None:
+    async def _timing(self, children: pair.Pair, setup: Mapping[str, Any]) -> None:
         options, settings = self._options, self._settings
         with self._stage("timing") as detail:
             async with self._device("timing") as held:
@@ -275,11 +305,7 @@ class Verification:
             detail["samples"] = outcome.timing.samples if outcome.timing is not None else 0
         self.facts.failure = outcome.failure
         self.facts.timing = outcome.timing
-        if outcome.findings and self.facts.legality is not None:
-            everything = (*outcome.findings, *findings)
-            self.facts.legality = Legality(
-                legal(options.policy, everything), everything, self.facts.legality.operators
-            )
+        self._add_findings(outcome.findings)
 
     @asynccontextmanager
     async def _device(self, stage: StageName, **known: Any) -> AsyncIterator[bool]:
@@ -315,6 +341,7 @@ class Verification:
                     device=self._backend.runtime_device,
                     threads=settings.thread_count,
                     seed=options.seed,
+                    tf32=options.tf32,
                     cache_dir=settings.cache_dir,
                     key=key,
                     timeout=options.baseline_timeout,

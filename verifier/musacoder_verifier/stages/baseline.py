@@ -66,6 +66,7 @@ async def measure(
     device: str,
     threads: int,
     seed: int,
+    tf32: str,
     cache_dir: Path,
     key: str,
     timeout: float,
@@ -92,6 +93,7 @@ async def measure(
         "cache": str(folder),
         "samples": _SAMPLES,
         "seed": seed,
+        "tf32": tf32,
     }
     measured: list[tuple[str, RatioInterval]] = []
     notes: list[str] = []

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from musacoder_verifier.stages import kernelbench
 from musacoder_verifier.stages.pair import Pair
 from musacoder_verifier.stages.side import Deadline, StageStop, number
 from musacoder_verifier.verdict import Correctness, Failure
@@ -46,6 +47,8 @@ class Evidence:
     lazy_output: str | None = None
     exported: set[str] = field(default_factory=set)  # ways out of torch for tensors' memory
     extensions: int = 0
+    libraries: set[str] = field(default_factory=set)  # mapped since the Candidate was imported
+    watchable: bool = False  # whether the device can tell which kernels it runs
 
 
 @dataclass
@@ -109,15 +112,25 @@ async def set_up_reference(pair: Pair, deadline: Deadline) -> Mapping[str, Any]:
 
 
 async def check(
-    pair: Pair, setup: Mapping[str, Any], deadline: Deadline, *, training: bool, mode: str
+    pair: Pair,
+    setup: Mapping[str, Any],
+    deadline: Deadline,
+    *,
+    training: bool,
+    like_kernelbench: kernelbench.Trials | None = None,
+    planned: int = kernelbench.TRIALS,
 ) -> CorrectnessOutcome:
-    """All trials. StageStop only for faults of the Reference; InfraFault for ours."""
-    run = _Check(pair, deadline, mode)
+    """All trials: ours, or `planned` ones as KernelBench runs them, noted in `like_kernelbench`.
+    StageStop only for faults of the Reference; InfraFault for ours."""
+    run = _Check(pair, deadline)
     failure: Failure | None = None
     oracle: Mapping[str, Any] = {"state": "strong", "imposters": []}
     try:
         await run.set_up(setup)
-        await run.trials(bool(setup["parameters"]))
+        if like_kernelbench is None:
+            await run.trials(bool(setup["parameters"]))
+        else:
+            await run.trials_like_kernelbench(planned, like_kernelbench)
     except StageStop as stop:
         if stop.failure.status == "reference_error":
             raise
@@ -125,8 +138,12 @@ async def check(
         run.figures.trials += 1
         run.figures.fail("run", failure.message)
     else:
-        oracle = await pair.reference.ask({"op": "oracle"}, deadline, runs_user_code=False)
+        if like_kernelbench is None:
+            oracle = await pair.reference.ask({"op": "oracle"}, deadline, runs_user_code=False)
     correctness = run.figures.freeze(oracle["state"], training)
+    if like_kernelbench is not None:
+        frozen = like_kernelbench.freeze(planned)
+        correctness = dataclasses.replace(correctness, kernelbench=frozen)
     if failure is None and not correctness.passed:
         failure = _wrong(correctness, run.figures, pair)
     return CorrectnessOutcome(
@@ -179,10 +196,9 @@ async def _together(
 
 
 class _Check:
-    def __init__(self, pair: Pair, deadline: Deadline, mode: str) -> None:
+    def __init__(self, pair: Pair, deadline: Deadline) -> None:
         self.pair = pair
         self.deadline = deadline
-        self.mode = mode
         self.figures = Figures()
         self.evidence = Evidence()
         self.not_checked: list[str] = []
@@ -207,6 +223,7 @@ class _Check:
             self._note_changes(answer["changes"])
             self.evidence.extensions = int(answer["extensions"])
             self._poison = bool(answer["poison"])
+            self.evidence.watchable = bool(answer["watchable"])
         except (KeyError, TypeError, ValueError) as error:
             raise self.pair.candidate.nonsense(self.deadline, error) from error
         if not self._poison:
@@ -216,12 +233,9 @@ class _Check:
         self.evidence.changes |= {(str(rule), str(what)) for rule, what in changes}
 
     async def trials(self, parameters: bool) -> None:
-        loaded = parameters and self.mode != "kernelbench" and await self._transfer(None)
+        loaded = parameters and await self._transfer(None)
         for number_ in range(_OWN_TRIALS):
             await self._trial(OWN, number_)
-        if self.mode == "kernelbench":
-            self.not_checked.append("other value distributions (KernelBench mode)")
-            return
         if loaded:
             await self._transfer(self.pair.seed + 1)
             await self._trial(OWN, _OWN_TRIALS, check="parameters")
@@ -236,6 +250,53 @@ class _Check:
                 self.not_checked.append(f"value distributions {skipped} (no time left)")
                 break
             await self._trial(distribution, number_)
+
+    async def trials_like_kernelbench(self, planned: int, notes: kernelbench.Trials) -> None:
+        """Neither poisoned memory nor repeats, and nothing but `torch.allclose` decides."""
+        self.not_checked += [
+            "other value distributions (KernelBench mode)",
+            "side effects, aliases, unwritten outputs (KernelBench mode)",
+        ]
+        message = {"op": "trial_seeds", "seed": kernelbench.SEED, "count": planned}
+        drawn = await self.pair.reference.ask(message, self.deadline, runs_user_code=False)
+        for place, seed in enumerate(drawn["seeds"]):
+            recipe = {"seed": seed, "distribution": OWN, "index": self._index}
+            shadow = place == self._shadowed % planned
+            run = {"op": "trial", **recipe, "reuse": False, "poison": False, "shadow": shadow}
+            answer, expected = await _together(
+                self.pair.candidate.ask(run, self.deadline, "running ModelNew.forward"),
+                self.pair.reference.ask({"op": "trial", **recipe}, self.deadline),
+            )
+            self._index += 1
+            try:
+                self._note(answer)
+                outputs = dict(answer["outputs"])
+            except (KeyError, TypeError, ValueError) as error:
+                raise self.pair.candidate.nonsense(self.deadline, error) from error
+            judged = await self.pair.reference.ask(
+                {"op": "allclose", "outputs": outputs, "tolerances": list(notes.tolerances)},
+                self.deadline,
+                runs_user_code=False,
+            )
+            self._count_like_kernelbench(notes, judged, answer["digest"] == expected["digest"])
+            if judged["error"] is not None or judged["shape"] is not None:
+                return
+
+    def _count_like_kernelbench(
+        self, notes: kernelbench.Trials, judged: Mapping[str, Any], same_inputs: bool
+    ) -> None:
+        problem = notes.note(judged)
+        self.figures.tolerance.update(notes.tolerance_of(judged))
+        if not same_inputs:
+            self.evidence.changes.add(("patched-torch", "the generators behind get_inputs"))
+            problem = "inputs", "the inputs made after the import differ from those made before"
+        figures = self.figures
+        figures.trials += 1
+        if problem is None:
+            figures.passed += 1
+        else:
+            figures.fail(*problem)
+        figures.max_abs = max(figures.max_abs, number(judged["max_difference"]))
 
     async def _transfer(self, seed: int | None) -> bool:
         """Give ModelNew the parameters of Model, changed by `seed`; False: the names differ."""
@@ -274,7 +335,7 @@ class _Check:
             raise self.pair.candidate.nonsense(self.deadline, error) from error
         judged = await self._judge(outputs, first=True)
         problem = self._problem(answer, expected, judged) or await self._effects(answer)
-        if self._index <= _REPEATED and self.mode != "kernelbench":
+        if self._index <= _REPEATED:
             problem = await self._repeat(recipe, judged, problem)
         self._count(judged, problem, distribution, check)
 
@@ -296,6 +357,7 @@ class _Check:
         evidence.witness_complete &= bool(answer["witness_complete"])
         self._note_changes(answer["changes"])
         evidence.exported |= {str(name) for name in answer["exported"]}
+        evidence.libraries |= {str(path) for path in answer["libraries"]}
         evidence.threads_left |= {str(name) for name in answer["threads_left"]}
         evidence.background = max(evidence.background, number(answer["background"]))
         for leaf in answer["outputs"]["leaves"]:
@@ -392,6 +454,19 @@ class _Check:
             if value is not None and distribution == OWN:
                 previous = getattr(figures, ours)
                 setattr(figures, ours, max(previous or 0.0, number(value)))
+
+
+async def device_work(pair: Pair, deadline: Deadline) -> tuple[dict[str, float], str | None]:
+    """The device's kernels in one call of forward, by name with nanoseconds, and why there are
+    none. StageStop where the Candidate fails in it."""
+    message = {"op": "device_work", "seed": pair.seed + _SEED_STEP * 7}
+    answer = await pair.candidate.ask(message, deadline, "being watched on the device")
+    try:
+        kernels = {str(name): number(spent) for name, spent in answer["kernels"]}
+        unwatched = answer["unwatched"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise pair.candidate.nonsense(deadline, error) from error
+    return kernels, str(unwatched) if unwatched is not None else None
 
 
 async def probe_scope(

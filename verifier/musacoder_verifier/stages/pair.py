@@ -28,6 +28,7 @@ class PairSettings:
     sandbox: bool = True
     memory_bytes: int | None = None
     file_bytes: int | None = None
+    tf32: str = "off"  # see musacoder_runtime.precision
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,12 @@ async def start(
     )
     # The user's own code may start processes (a data loader, a compiler of its own).
     trusted = Limits(seconds=settings.seconds, memory_bytes=settings.memory_bytes, processes="some")
-    common = {"device": settings.device, "threads": settings.threads, "seed": settings.seed}
+    common = {
+        "device": settings.device,
+        "threads": settings.threads,
+        "seed": settings.seed,
+        "tf32": settings.tf32,
+    }
     spec = {**common, "reference": reference_spec(reference)}
     served: Mapping[str, Any] = {item.request_key: asdict(item) for item in artefacts}
     async with AsyncExitStack() as stack:

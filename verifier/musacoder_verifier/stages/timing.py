@@ -14,9 +14,9 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import median
+from statistics import fmean, median, stdev
 from typing import Any
 
 from musacoder_verifier.ratio import RatioInterval, product, ratio_of_medians, relative_spread
@@ -276,12 +276,25 @@ def timing_of(
             "eager": relative_spread(samples.reference),
             "candidate": relative_spread(samples.candidate),
         },
+        statistics={
+            "eager": _statistics(samples.reference, scale),
+            "candidate": _statistics(samples.candidate, scale),
+        },
         interleaved=True,
         threads=settings.threads,
         outside_clock_ratio=clock,
         roofline=roofline,
         notes=(f"{samples.calls} calls a sample",) if samples.calls > 1 else (),
     )
+
+
+def _statistics(samples: Sequence[float], scale: float) -> dict[str, float]:
+    return {
+        "mean": fmean(samples) * scale,
+        "std": stdev(samples) * scale,
+        "min": min(samples) * scale,
+        "max": max(samples) * scale,
+    }
 
 
 def compared(timing: Timing, baseline: Baseline | None) -> Timing:

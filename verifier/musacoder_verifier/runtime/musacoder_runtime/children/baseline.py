@@ -14,7 +14,15 @@ from typing import Any
 
 import torch
 
-from musacoder_runtime import devices, failure, judge, recipes, reference_module, tensor_tree
+from musacoder_runtime import (
+    devices,
+    failure,
+    judge,
+    precision,
+    recipes,
+    reference_module,
+    tensor_tree,
+)
 from musacoder_runtime import runner as running
 from musacoder_runtime.channel import Channel
 
@@ -23,10 +31,12 @@ _MOST_CALLS = 256
 
 
 def main(channel: Channel, spec: dict[str, Any]) -> None:
-    """`spec`: `reference`, `device`, `threads`, `modes`, `cache` (a folder), `samples`, `seed`."""
+    """`spec`: `reference`, `device`, `threads`, `modes`, `cache` (a folder), `samples`, `seed`,
+    `tf32`."""
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = spec["cache"]
     # One process that compiles: a pool would outlive its use and idle beside the measurement.
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    precision.configure(spec["tf32"])
     device = devices.get(spec["device"])
     device.configure(spec["threads"])
     module = reference_module.load(spec["reference"])

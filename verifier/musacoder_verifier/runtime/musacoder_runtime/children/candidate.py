@@ -12,10 +12,13 @@ import time
 from typing import Any, Callable, Optional
 
 from musacoder_runtime import (
+    device_witness,
     devices,
     failure,
+    loaded_libraries,
     module_source,
     operator_gate,
+    precision,
     recipes,
     recorder,
     reference_module,
@@ -39,7 +42,7 @@ class NotCompiledError(Exception):
 
 def main(channel: Channel, spec: dict[str, Any]) -> None:
     """`spec`: `source`, `path`, `artefacts` (request key -> artefact), `reference`, `device`,
-    `threads`, `seed`."""
+    `threads`, `seed`, `tf32`."""
     checked = CheckedCandidate(spec, *channel.fds)
     running.serve(channel, checked.operations())
 
@@ -52,6 +55,7 @@ class CheckedCandidate:
         "_gate",
         "_held",
         "_last",
+        "_libraries",
         "_outputs_fd",
         "_runner",
         "_snapshot",
@@ -66,6 +70,7 @@ class CheckedCandidate:
         self._device = devices.get(spec["device"])
         self._gate = operator_gate.OperatorGate()
         self._extensions: list[Any] = []
+        self._libraries: Any = None
         self._snapshot: Any = None
         self._runner: Any = None
         self._held: list[Any] = []  # inputs of the last trial: refilled, or kept at their address
@@ -78,6 +83,7 @@ class CheckedCandidate:
             "trial": self.trial,
             "again": self.again,
             "probe": self.probe,
+            "device_work": self.device_work,
             **dict.fromkeys(("prepare", "go", "calibrate"), self._time),
             "fetch": self.fetch,
         }
@@ -107,6 +113,7 @@ class CheckedCandidate:
     def setup(self, message: dict[str, Any]) -> dict[str, Any]:
         """Make the first inputs, then import the Candidate and construct ModelNew."""
         spec = self._spec
+        precision.configure(spec["tf32"])
         self._device.configure(spec["threads"])
         module = reference_module.load(spec["reference"])
         digest = recipes.digest(reference_module.inputs(module, spec["seed"]))
@@ -114,6 +121,7 @@ class CheckedCandidate:
         # What this imports may replace functions of torch, so it comes before the snapshot.
         poison = self._try_poison()
         self._snapshot = tamper.Snapshot({"_gate": self, "_device": self})
+        self._libraries = loaded_libraries.LibraryWatch()
         candidate = module_source.load(spec["source"], spec["path"], _NAME)
         model = reference_module.construct(module, reference_module.SEED, candidate.ModelNew)
         training = bool(spec["reference"].get("training", False))
@@ -124,6 +132,7 @@ class CheckedCandidate:
             "changes": self._changes(),
             "extensions": len(self._extensions),
             "poison": poison,
+            "watchable": device_witness.activity(self._device.torch_device) is not None,
         }
 
     def _try_poison(self) -> bool:
@@ -192,6 +201,7 @@ class CheckedCandidate:
             witness_complete=witness.complete,
             changes=[*self._changes(), *_switched(capture, witness)],
             exported=sorted(witness.exported),
+            libraries=self._libraries.added(),
             threads_left=sorted(t.name for t in set(threading.enumerate()) - threads),
             background=self._background() if message["index"] == 0 else 0.0,
             earlier_output_changed=self._earlier_changed(),
@@ -219,6 +229,20 @@ class CheckedCandidate:
         same = self._last is not None and recipes.leaf_digests(_plain(output)) == self._last[1]
         outputs = None if same else tensor_tree.write(output, self._outputs_fd)
         return {"same": same, "outputs": outputs}
+
+    def device_work(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The device's kernels in one run; last of all, because launches are slower afterwards."""
+        made = self._runner.inputs(message["seed"], recipes.OWN)
+        watched = device_witness.activity(self._device.torch_device)
+        try:
+            found = device_witness.kernels(
+                lambda: self._runner.forward(made, message["seed"]),
+                watched,
+                self._device.synchronize,
+            )
+        except (RuntimeError, AttributeError, TypeError) as error:
+            return {"kernels": [], "unwatched": str(error).splitlines()[0][:200]}
+        return {"kernels": found, "unwatched": None if found else "the profiler saw none"}
 
     def probe(self, message: dict[str, Any]) -> dict[str, Any]:
         """A run on inputs of another form (see `scope`); an exception means that it refuses."""

@@ -15,7 +15,9 @@ import torch
 from musacoder_runtime import (
     devices,
     judge,
+    kernelbench,
     oracle,
+    precision,
     recipes,
     reference_module,
     scope,
@@ -37,7 +39,7 @@ _MANY_BYTES = 32 << 20
 
 
 def main(channel: Channel, spec: dict[str, Any]) -> None:
-    """`spec`: `reference` (see `reference_module`), `device`, `threads`."""
+    """`spec`: `reference` (see `reference_module`), `device`, `threads`, `tf32`."""
     judging = Judge(spec, *channel.fds)
     running.serve(channel, judging.operations())
 
@@ -48,6 +50,7 @@ class Judge:
         self._outputs_fd = outputs_fd
         self._state_fd = state_fd
         self._device = devices.get(spec["device"])
+        precision.configure(spec["tf32"])
         self._device.configure(spec["threads"])
         self._runner: Any = None
         self._trial: Any = None
@@ -63,6 +66,8 @@ class Judge:
             **{name: self._guarded(name, self._time) for name in names},
             "judge": self._threaded(self.judge),
             "judge_effects": self._threaded(self.judge_effects),
+            "trial_seeds": self.trial_seeds,
+            "allclose": self._threaded(self.allclose),
             "oracle": self.oracle,
             "probe": self.probe,
             "recheck": self._threaded(self.recheck),
@@ -223,6 +228,25 @@ class Judge:
             self._previous = trial.expected
             answer["same_as_trial"] = self._earlier(actual, comparison.passes)
         return answer
+
+    def trial_seeds(self, message: dict[str, Any]) -> dict[str, Any]:
+        return {"seeds": kernelbench.trial_seeds(message["seed"], message["count"])}
+
+    def allclose(self, message: dict[str, Any]) -> dict[str, Any]:
+        """KernelBench's comparison with the current trial, at each of `tolerances`. `by_dtype` has
+        the tolerances that KernelBench gives to the dtypes of the expected outputs."""
+        expected = self._trial.expected
+        tensors = [leaf for leaf in expected[1] if isinstance(leaf, torch.Tensor)]
+        by_dtype = {
+            str(leaf.dtype)[len("torch.") :]: judge.tolerance_of(leaf.dtype) for leaf in tensors
+        }
+        try:
+            actual = tensor_tree.read(message["outputs"], self._outputs_fd)
+            told = kernelbench.compare(actual, expected, message["tolerances"])
+        except tensor_tree.TreeError as error:
+            told = kernelbench.compare((None, []), expected, message["tolerances"])
+            told["error"] = str(error)
+        return {**told, "by_dtype": by_dtype}
 
     def _earlier(self, actual: Flat, right: bool) -> Optional[int]:
         """The trial whose right output a wrong one repeats: a cache, not a mistake. An output of
