@@ -55,6 +55,12 @@ class _Shadow(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.names: set[str] = set()
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # torch's own default wraps the method below so that its first call imports torch._dynamo:
+        # seconds, for the sake of a compiler that nothing here uses.
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if isinstance(result, (torch.Tensor, tuple, list)):
