@@ -131,8 +131,6 @@ class Timing:
     ci95: tuple[float, float]  # of speedup_eager
     samples: int
     spread: Mapping[str, float] = field(default_factory=dict)  # relative IQR per side
-    # Milliseconds of one call per side, over its samples: mean, std, min, max.
-    statistics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     compile_mode: str | None = None
     ci95_compile: tuple[float, float] | None = None
     interleaved: bool = True
@@ -140,6 +138,8 @@ class Timing:
     outside_clock_ratio: float | None = None  # parent's go-to-done time over the child's own
     roofline: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    # Milliseconds of one call per side, over its samples: mean, std, min, max.
+    statistics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
