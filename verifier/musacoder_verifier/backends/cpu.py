@@ -4,23 +4,54 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from musacoder_verifier.backends.base import Conditions
 
 
 @dataclass(frozen=True, slots=True)
 class CpuBackend:
     name: str = "cpu"
+    label: str = "cpu"
     runtime_device: str = "cpu"
     host_flags: tuple[str, ...] = ("-O3", "-march=native", "-fopenmp")
     device_flags: tuple[str, ...] = ()
+    narrow: float = 0.02
+    compile_modes: tuple[str, ...] = ("default", "max-autotune-no-cudagraphs")
+
+    def missing(self) -> str | None:
+        return None
 
     def device_name(self) -> str:
         return _name()
 
+    def versions(self) -> Mapping[str, str]:
+        return {}
+
     def lock_name(self) -> str:
         return "cpu"
+
+    def environment(self) -> Mapping[str, str]:
+        return {}
+
+    def device_files(self) -> tuple[str, ...]:
+        return ()
+
+    def watch(self, own: Sequence[int]) -> Unwatched:
+        return Unwatched()
+
+
+class Unwatched:
+    """A CPU's clock and its other load show in the spread of samples, and are not looked at."""
+
+    def look(self) -> None:
+        pass
+
+    def conditions(self) -> Conditions:
+        return Conditions()
 
 
 @cache
