@@ -13,9 +13,11 @@ KILL = 0x80000000
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 
-def run(rows: list[seccomp.Row], architecture: int, number: int, first: int = 0) -> int:
+def run(
+    rows: list[seccomp.Row], architecture: int, number: int, first: int = 0, second: int = 0
+) -> int:
     """What the kernel would answer, by the rules of Documentation/networking/filter.rst."""
-    data = struct.pack("<IIQ6Q", number, architecture, 0, first, 0, 0, 0, 0, 0)
+    data = struct.pack("<IIQ6Q", number, architecture, 0, first, second, 0, 0, 0, 0)
     at = value = 0
     while True:
         code, jump_true, jump_false, operand = rows[at]
@@ -24,6 +26,8 @@ def run(rows: list[seccomp.Row], architecture: int, number: int, first: int = 0)
             value = struct.unpack_from("<I", data, operand)[0]
         elif code == 0x06:
             return operand
+        elif code == 0x54:
+            value &= operand
         else:
             test = {
                 0x15: value == operand,
@@ -51,8 +55,29 @@ def test_exactly_the_listed_calls_are_refused(machine: str, processes: str, netw
         name = names.get(number)
         if name in judged:
             continue
-        listed = name in seccomp._EVERY_CHILD or (processes == "none" and name in seccomp._ALONE)
+        alone = (*seccomp._ALONE, *seccomp._SERVING)
+        listed = name in seccomp._EVERY_CHILD or (processes == "none" and name in alone)
         assert answer == (refused(errno.EPERM) if listed else ALLOW), (number, name)
+
+
+@pytest.mark.parametrize("machine", list(ARCHITECTURES))
+def test_a_local_server_may_listen_and_reach_nobody(machine: str) -> None:
+    rows = seccomp.program(machine, pid=77, processes="none", network=False, local_server=True)
+    assert rows is not None
+    column = list(ARCHITECTURES).index(machine)
+
+    def answer(name: str, first: int = 0, second: int = 0) -> int:
+        number = seccomp._NUMBERS[name][column]
+        assert number is not None
+        return run(rows, ARCHITECTURES[machine], number, first, second)
+
+    unix, internet, stream, datagram, packets, close_on_exec = 1, 2, 1, 2, 5, 0o2000000
+    assert answer("socket", unix, packets | close_on_exec) == ALLOW
+    for family, kind in ((unix, stream), (unix, datagram), (internet, packets), (internet, stream)):
+        assert answer("socket", family, kind | close_on_exec) == refused(errno.EPERM)
+    assert {answer(name) for name in ("bind", "listen", "accept", "accept4")} == {ALLOW}
+    for name in ("connect", "socketpair", "execve", "pidfd_open"):
+        assert answer(name) == refused(errno.EPERM)
 
 
 @pytest.mark.parametrize("machine", list(ARCHITECTURES))

@@ -7,6 +7,17 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceAccess:
+    """What driving a device needs beyond a child's sandbox: `files` that it writes, and whether it
+    opens a unix socket that only it serves (`local_server`). Without `private_processes` a child
+    gets no pid namespace of its own."""
+
+    files: tuple[str, ...] = ()
+    local_server: bool = False
+    private_processes: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """`seconds` is wall time for the whole life of the child. Sizes are in bytes, None: no limit.
 

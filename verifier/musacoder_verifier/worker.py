@@ -15,14 +15,17 @@ import sys
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from musacoder_verifier.child import Child, ChildDied, ChildTimeout
-from musacoder_verifier.limits import Limits
+from musacoder_verifier.limits import DeviceAccess, Limits
 
-__all__ = ["Child", "ChildDied", "ChildTimeout", "Limits", "Worker", "WorkerError", "WorkerInfo"]
+__all__ = [
+    "Child", "ChildDied", "ChildTimeout", "DeviceAccess", "Limits", "Worker", "WorkerError",
+    "WorkerInfo",
+]  # fmt: skip
 
 RUNTIME = Path(__file__).parent / "runtime"
 _PACKET = 1 << 18
@@ -70,8 +73,10 @@ class Worker:
         python: str,
         process: asyncio.subprocess.Process,
         control: socket.socket,
+        access: DeviceAccess,
     ) -> None:
         self._python = python
+        self._access = access
         self._process = process
         self._control = control
         self._children: dict[int, Child] = {}
@@ -86,10 +91,16 @@ class Worker:
 
     @classmethod
     async def start(
-        cls, python: str, *, env: Mapping[str, str] | None = None, timeout: float = 120.0
+        cls,
+        python: str,
+        *,
+        env: Mapping[str, str] | None = None,
+        access: DeviceAccess | None = None,
+        timeout: float = 120.0,
     ) -> Worker:
         """Starts `python` (a path, or a name on PATH) with `env` added to this environment, and
-        returns once torch is imported there, at most `timeout` seconds later.
+        returns once torch is imported there, at most `timeout` seconds later. `access`: what its
+        children need for their device.
 
         Raises WorkerError. The zygote dies with the calling thread, so call it from the thread
         that runs the loop for as long as the worker is needed.
@@ -126,7 +137,7 @@ class Worker:
             ) from error
         finally:
             theirs.close()
-        worker = cls(found, process, ours)
+        worker = cls(found, process, ours, access or DeviceAccess())
         try:
             async with asyncio.timeout(timeout):
                 await worker._greet()
@@ -210,6 +221,10 @@ class Worker:
             k: tuple(v) if isinstance(v, list) else v for k, v in answer.items()
         }
         self.info = WorkerInfo(**fields, sandbox=dict(child.sandbox))
+        proc = child.sandbox.get("private_proc", "on")
+        if self._access.files and proc != "on":
+            # A driver that finds no own process in /proc does not start.
+            self._access = replace(self._access, private_processes=False)
 
     @asynccontextmanager
     async def child(
@@ -245,6 +260,7 @@ class Worker:
             "limits": asdict(limits),
             "sandbox": sandbox,
             "writable": list(writable),
+            "access": asdict(self._access),
         }
         passed = [os.dup(fd) for fd in (theirs.fileno(), child.log.fd, *fds)]
         theirs.close()

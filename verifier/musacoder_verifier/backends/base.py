@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from musacoder_verifier.limits import DeviceAccess
+from musacoder_verifier.toolchain import Toolkit
+
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
@@ -50,7 +53,14 @@ class Backend(Protocol):
 
     @property
     def device_flags(self) -> tuple[str, ...]:
-        """Flags for device code."""
+        """Flags for device code; none where it takes no device sources."""
+
+    def toolkit(self, site_folders: Sequence[str]) -> Toolkit | None:
+        """The compiler of device sources, where one is installed; `site_folders` hold the packages
+        of the user's interpreter."""
+
+    def no_toolkit(self) -> str:
+        """One sentence for a user whose device sources cannot be compiled, and why."""
 
     @property
     def narrow(self) -> float:
@@ -76,8 +86,8 @@ class Backend(Protocol):
     def environment(self) -> Mapping[str, str]:
         """Variables that the runtime worker of this device starts with."""
 
-    def device_files(self) -> tuple[str, ...]:
-        """Files outside a child's folder that driving the device must be able to write."""
+    def access(self) -> DeviceAccess:
+        """What driving the device needs beyond a child's sandbox."""
 
     def watch(self, own: Sequence[int]) -> Watch:
         """Watch the device, now idle, from here on; `own` are the processes that measure."""

@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 
 from musacoder_verifier.backends.base import Conditions
+from musacoder_verifier.limits import DeviceAccess
+from musacoder_verifier.toolchain import Toolkit
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,12 @@ class CpuBackend:
     def missing(self) -> str | None:
         return None
 
+    def toolkit(self, site_folders: Sequence[str]) -> Toolkit | None:
+        return None
+
+    def no_toolkit(self) -> str:
+        return "the backend cpu compiles no device sources"
+
     def device_name(self) -> str:
         return _name()
 
@@ -37,8 +45,8 @@ class CpuBackend:
     def environment(self) -> Mapping[str, str]:
         return {}
 
-    def device_files(self) -> tuple[str, ...]:
-        return ()
+    def access(self) -> DeviceAccess:
+        return DeviceAccess()
 
     def watch(self, own: Sequence[int]) -> Unwatched:
         return Unwatched()

@@ -15,6 +15,8 @@ from musacoder_verifier import toolchain
 from musacoder_verifier.backends import nvml
 from musacoder_verifier.backends.base import Conditions
 from musacoder_verifier.backends.nvml import Gpu, Nvml, NvmlError, Readings
+from musacoder_verifier.limits import DeviceAccess
+from musacoder_verifier.toolchain import Toolkit
 
 # What is compiled for where no GPU is; such an artefact runs on none, but its errors show.
 _DEFAULT_CAPABILITY = (9, 0)
@@ -54,6 +56,16 @@ class CudaBackend:
     def missing(self) -> str | None:
         return self.why
 
+    def toolkit(self, site_folders: Sequence[str]) -> Toolkit | None:
+        return toolchain.cuda_toolkit(site_folders=site_folders)
+
+    def no_toolkit(self) -> str:
+        return (
+            "nvcc was not found; install the CUDA toolkit, or its packages beside torch: "
+            "pip install nvidia-cuda-nvcc nvidia-nvvm nvidia-cuda-crt nvidia-cuda-cccl "
+            "nvidia-cuda-runtime, or set CUDA_HOME"
+        )
+
     def device_name(self) -> str:
         return self.gpu.name if self.gpu is not None else self.label
 
@@ -80,10 +92,13 @@ class CudaBackend:
             chosen["PYTORCH_CUDA_ALLOC_CONF"] = "backend:native"
         return chosen
 
-    def device_files(self) -> tuple[str, ...]:
+    def access(self) -> DeviceAccess:
         places = [*Path("/dev").glob("nvidia*"), *Path("/dev/nvidia-caps").glob("*")]
         places.append(Path("/dev/dxg"))  # Windows' GPU, in WSL
-        return tuple(sorted(str(path) for path in places if _is_device(path)))
+        files = sorted(str(path) for path in places if _is_device(path))
+        # CUDA names its threads, by writing beneath /proc/self/task, and serves a socket on which
+        # other processes could ask for memory; it does not start where it cannot.
+        return DeviceAccess((*files, "/proc/self/task"), local_server=True)
 
     def watch(self, own: Sequence[int]) -> GpuWatch:
         try:

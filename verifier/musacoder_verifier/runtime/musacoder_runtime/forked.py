@@ -72,7 +72,9 @@ def _set_up(
     os.environ["TMPDIR"] = request["temporary"]
     os.chdir(request["temporary"])
     if request["sandbox"]:
-        sandbox.narrow(report, asked, [*request["writable"], request["temporary"]])
+        access = request["access"]
+        places = [*request["writable"], *access["files"], request["temporary"]]
+        sandbox.narrow(report, asked, places, local_server=access["local_server"])
 
 
 def _run(kind: str, channel: Channel) -> int:

@@ -26,17 +26,20 @@ _NAMESPACES = {
 }
 
 
-def isolate(*, network: bool) -> Report:
+def isolate(*, network: bool, private_processes: bool = True) -> Report:
     """New user, pid, mount, ipc and (unless `network`) net namespaces for the next fork.
 
-    The process must have one thread. Where a user namespace is refused, the others are tried
-    without it: root may have them.
+    Without `private_processes` there is no pid namespace. The process must have one thread. Where
+    a user namespace is refused, the others are tried without it: root may have them.
     """
     wanted = dict(_NAMESPACES)
     report: Report = {}
     if network:
         del wanted["network_namespace"]
         report["network_namespace"] = "off: this child may use the network"
+    if not private_processes:
+        del wanted["pid_namespace"]
+        report["pid_namespace"] = "off: the device's driver needs /proc, which stays the system's"
     user, group = os.geteuid(), os.getegid()
     rest = sum(flag for name, flag in wanted.items() if name != "user_namespace")
     try:
@@ -112,8 +115,11 @@ def temporary_folder(report: Report) -> str:
     return tempfile.mkdtemp(prefix="musacoder-")
 
 
-def narrow(report: Report, asked: limits.Limits, writable: Sequence[str]) -> None:
-    """In the child, with one thread: last, irrevocable steps. Adds to `report`."""
+def narrow(
+    report: Report, asked: limits.Limits, writable: Sequence[str], *, local_server: bool = False
+) -> None:
+    """In the child, with one thread: last, irrevocable steps. Adds to `report`. `local_server`: see
+    `seccomp.program`."""
     try:
         linux.set_no_new_privileges()
         report["no_new_privileges"] = "on"
@@ -129,5 +135,8 @@ def narrow(report: Report, asked: limits.Limits, writable: Sequence[str]) -> Non
     except OSError as error:
         report["no_capabilities"] = f"unavailable: {error.strerror}"
     report["seccomp"] = seccomp.install(
-        pid=os.getpid(), processes=asked.processes, network=asked.network
+        pid=os.getpid(),
+        processes=asked.processes,
+        network=asked.network,
+        local_server=local_server,
     )

@@ -48,27 +48,33 @@ _EVERY_CHILD = (
     "settimeofday", "clock_settime", "adjtimex", "clock_adjtime",
 )  # fmt: skip
 _ALONE = (
-    "fork", "vfork", "execve", "execveat", "socket", "socketpair", "connect", "bind", "listen",
-    "accept", "accept4", "tkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_open",
-    "pidfd_send_signal", "setsid", "setpgid", "shmget", "msgget",
+    "fork", "vfork", "execve", "execveat", "socketpair", "connect", "tkill", "rt_sigqueueinfo",
+    "rt_tgsigqueueinfo", "pidfd_open", "pidfd_send_signal", "setsid", "setpgid", "shmget",
+    "msgget",
 )  # fmt: skip
+_SERVING = ("bind", "listen", "accept", "accept4")
 
-_LOAD, _EQUAL, _ANY_BIT, _AT_LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
+_LOAD, _EQUAL, _ANY_BIT, _AT_LEAST, _RETURN, _AND = 0x20, 0x15, 0x45, 0x35, 0x06, 0x54
 _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENT_AT = 0, 4, 16  # offsets in struct seccomp_data
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32_BIT = 0x40000000
 _CLONE_THREAD = 0x00010000
 _AF_UNIX = 1
+_SOCK_SEQPACKET, _SOCK_TYPE_MASK = 5, 0xF
 
 
-def program(machine: str, *, pid: int, processes: str, network: bool) -> list[Row] | None:
+def program(
+    machine: str, *, pid: int, processes: str, network: bool, local_server: bool = False
+) -> list[Row] | None:
     """The filter for a child with process id `pid` (as it sees itself), None for a machine type
     that is not known here.
 
     `processes="none"`: no new process, no program start, no socket, no signal to anything but
-    itself; threads work. `processes="some"`: only what no honest program does is refused, and
-    without `network` sockets other than AF_UNIX.
+    itself; threads work. `local_server`: except that a unix socket of type SEQPACKET may be opened,
+    bound and listened on, which CUDA's start does; it cannot reach another one, since connecting
+    stays refused and this type cannot send without. `processes="some"`: only what no honest program
+    does is refused, and without `network` sockets other than AF_UNIX.
     """
     if machine not in _ARCHITECTURES:
         return None
@@ -88,6 +94,10 @@ def program(machine: str, *, pid: int, processes: str, network: bool) -> list[Ro
     rows += _refuse(map(number, _EVERY_CHILD), errno.EPERM)
     if processes == "none":
         rows += _refuse(map(number, _ALONE), errno.EPERM)
+        if local_server:
+            rows += _unless_local(number("socket"))
+        else:
+            rows += _refuse(map(number, ("socket", *_SERVING)), errno.EPERM)
         rows += _refuse([number("clone3")], errno.ENOSYS)
         rows += _unless(number("clone"), 0, (_ANY_BIT, _CLONE_THREAD))
         rows += _unless(number("kill"), 0, (_EQUAL, pid))
@@ -120,10 +130,28 @@ def _unless(number: int | None, argument: int, test: tuple[int, int]) -> list[Ro
     ]
 
 
-def install(*, pid: int, processes: str, network: bool) -> str:
+def _unless_local(number: int | None) -> list[Row]:
+    """Refuses `socket` unless it is for AF_UNIX and SOCK_SEQPACKET, whatever its flags."""
+    if number is None:
+        return []
+    return [
+        (_EQUAL, 0, 7, number),
+        (_LOAD, 0, 0, _ARGUMENT_AT),
+        (_EQUAL, 0, 3, _AF_UNIX),
+        (_LOAD, 0, 0, _ARGUMENT_AT + 8),
+        (_AND, 0, 0, _SOCK_TYPE_MASK),
+        (_EQUAL, 1, 0, _SOCK_SEQPACKET),
+        (_RETURN, 0, 0, _ERRNO | errno.EPERM),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+
+
+def install(*, pid: int, processes: str, network: bool, local_server: bool = False) -> str:
     """Installs the filter; returns "on" or "unavailable: why"."""
     machine = linux.machine()
-    rows = program(machine, pid=pid, processes=processes, network=network)
+    rows = program(
+        machine, pid=pid, processes=processes, network=network, local_server=local_server
+    )
     if rows is None:
         return f"unavailable: no table of system calls for {machine}"
     try:

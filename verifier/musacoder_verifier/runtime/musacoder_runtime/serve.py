@@ -3,7 +3,7 @@
 It runs no tensor operation, no user code and no device query: whatever starts a thread or a
 device here makes children hang or fail. Messages on the control socket are JSON, one a packet:
 
-  in   {"op": "fork", "id", "kind", "limits", "sandbox", "writable"} with the file
+  in   {"op": "fork", "id", "kind", "limits", "sandbox", "writable", "access"} with the file
        descriptors [channel, log, *extra];  {"op": "kill", "id"}
   out  {"op": "python", "version"}, then {"op": "ready", "torch"} or {"op": "failed", "reason",
        "message"};  {"op": "started", "id", "pid", "sandbox"};  {"op": "exit", "id", "status",

@@ -44,7 +44,9 @@ def enter(request: dict[str, Any], fds: Sequence[int], status: socket.socket) ->
     asked = limits.Limits.from_json(request["limits"])
     report: sandbox.Report = {}
     if request["sandbox"]:
-        report = sandbox.isolate(network=asked.network)
+        report = sandbox.isolate(
+            network=asked.network, private_processes=request["access"]["private_processes"]
+        )
     if os.fork():
         os._exit(0)
     namespaced = report.get("pid_namespace") == "on"
