@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+import platformdirs
 
 from musacoder_verifier import measurement_lock
 from musacoder_verifier.backends.cpu import usable_cores
@@ -16,10 +19,14 @@ Lane = Literal["auto", "fast", "stock"]
 
 @dataclass(frozen=True, slots=True)
 class VerifierSettings:
-    """`python` is the user's interpreter. Times are in seconds, sizes in bytes."""
+    """`python` is the user's interpreter. Times are in seconds, sizes in bytes.
 
-    python: str
-    cache_dir: Path
+    `compile_slots` verifications compile at once (None: one for each core), `device_slots` are on
+    the device at once (None: no limit); timing is one at a time per device in any case.
+    """
+
+    python: str = sys.executable
+    cache_dir: Path = field(default_factory=lambda: platformdirs.user_cache_path("musacoder"))
     sandbox: bool = True
     stage_timeout: float = 120.0
     threads: int | None = None  # None: all cores that this process may use
@@ -28,6 +35,8 @@ class VerifierSettings:
     lock_folder: Path = field(default_factory=measurement_lock.default_folder)
     reward: RewardSettings = field(default_factory=RewardSettings)
     infra_retries: int = 2
+    compile_slots: int | None = None
+    device_slots: int | None = None
 
     @property
     def thread_count(self) -> int:
@@ -51,6 +60,7 @@ class VerifyOptions:
     compile_baseline: bool = True
     baseline_timeout: float = 90.0
     scope: bool = True
+    profile: bool = True  # what bounds a timed Candidate; seconds, once per Reference
     lane: Lane = "auto"
     seed: int = 42
     trials: int = 5

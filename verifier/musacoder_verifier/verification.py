@@ -13,8 +13,10 @@ from musacoder_verifier.backends.base import Backend
 from musacoder_verifier.build_request import Artefact, BuildRequest
 from musacoder_verifier.candidate import Candidate
 from musacoder_verifier.policy import legal, may_show_speedup, status
+from musacoder_verifier.profile.kernel_profile import KernelProfile, ProfiledKernel
 from musacoder_verifier.reference import Reference
 from musacoder_verifier.settings import VerifierSettings, VerifyOptions
+from musacoder_verifier.slots import Slots
 from musacoder_verifier.stages import baseline as baselines
 from musacoder_verifier.stages import (
     collect,
@@ -26,6 +28,7 @@ from musacoder_verifier.stages import (
     timing,
 )
 from musacoder_verifier.stages import compile as compiling
+from musacoder_verifier.stages import profile as profiling
 from musacoder_verifier.stages.side import Deadline, InfraFault, StageStop
 from musacoder_verifier.verdict import (
     CompileReport,
@@ -76,6 +79,7 @@ class Facts:
     correctness: Correctness | None = None
     legality: Legality | None = None
     timing: Timing | None = None
+    profile: KernelProfile | None = None
     workload: Any = None
     not_checked: list[str] = field(default_factory=lambda: list(ALWAYS_UNCHECKED))
     versions: dict[str, str] = field(default_factory=dict)
@@ -93,8 +97,10 @@ class Verification:
         candidate: Candidate,
         options: VerifyOptions,
         on_stage: OnStage,
+        slots: Slots,
     ) -> None:
         self.facts = Facts()
+        self._slots = slots
         self._worker = worker
         self._settings = settings
         self._backend = backend
@@ -112,8 +118,18 @@ class Verification:
         """All stages, or as many as it takes to know that the Candidate fails."""
         self.facts.versions.update(content_key.versions(self._worker.info, self._backend))
         self.facts.versions["tf32"] = self._options.tf32
-        if not await self._collect():
-            return
+        async with self._slots.compiling():
+            if not await self._collect():
+                return
+        async with self._slots.on_device(self._wait_for_slot):
+            await self._on_device()
+
+    def _wait_for_slot(self) -> None:
+        self._on_stage(
+            StageEvent("correctness", "waiting", detail={"device": self._backend.lock_name()})
+        )
+
+    async def _on_device(self) -> None:
         try:
             await self._run_pair()
         except StageStop as stop:
@@ -209,16 +225,20 @@ class Verification:
                 await self._timing(children, outcome.setup)
             else:
                 self.facts.not_checked.append("speed")
+            launched: tuple[ProfiledKernel, ...] = ()
             if outcome.evidence.watchable and self.facts.failure is None:
-                await self._device_work(children)
+                launched = await self._device_work(children)
+            if options.profile and self.facts.failure is None and self.facts.timing is not None:
+                await self._profile(children, launched, outcome.evidence.watchable)
             if options.scope and self.facts.failure is None:
                 await self._scope(children)
 
     async def _correctness(self, children: pair.Pair) -> correctness.CorrectnessOutcome:
         with self._stage("correctness") as detail:
             deadline = Deadline.start("correctness", self._timeout)
-            setup = await correctness.set_up_reference(children, deadline)
-            self.facts.workload = probe.workload_of(setup["inputs"], self._reference.training)
+            setup = await correctness.set_up(children, deadline)
+            inputs = setup.reference["inputs"]
+            self.facts.workload = probe.workload_of(inputs, self._reference.training)
             outcome = await correctness.check(
                 children,
                 setup,
@@ -267,18 +287,43 @@ class Verification:
             verdict = legal(self._options.policy, everything)
             self.facts.legality = replace(self.facts.legality, verdict=verdict, findings=everything)
 
-    async def _device_work(self, children: pair.Pair) -> None:
+    async def _device_work(self, children: pair.Pair) -> tuple[ProfiledKernel, ...]:
         """Which kernels the device runs; after timing, because being watched makes it slower."""
         deadline = Deadline.start("legality", self._timeout)
         try:
             kernels, problem = await correctness.device_work(children, deadline)
         except StageStop as stop:
             self.facts.failure = stop.failure
-            return
+            return ()
         if problem is not None:
             self.facts.not_checked.append(f"which kernels the device runs ({problem})")
         own = native_code.kernels_of(self._requests)
-        self._add_findings(legality.device_findings(kernels, own, self._path))
+        spent = {kernel.name: 1e9 * (kernel.seconds or 0.0) for kernel in kernels}
+        self._add_findings(legality.device_findings(spent, own, self._path))
+        return kernels
+
+    async def _profile(
+        self, children: pair.Pair, launched: tuple[ProfiledKernel, ...], watchable: bool
+    ) -> None:
+        """Why it is as fast as it is; where the device cannot be watched, the host is."""
+        timed = self.facts.timing
+        assert timed is not None
+        resources = self.facts.compile.resources if self.facts.compile is not None else ()
+        with self._stage("profile", speedup_eager=timed.speedup_eager) as detail:
+            self.facts.profile = await profiling.profile(
+                self._worker,
+                children,
+                self._reference,
+                self._backend,
+                self._settings,
+                self.facts.versions,
+                timed,
+                profiling.with_resources(launched, resources),
+                Deadline.start("profile", self._timeout),
+                self._device("profile", speedup_eager=timed.speedup_eager),
+                watch_host=not watchable,
+            )
+            detail["bottleneck"] = self.facts.profile.bottleneck
 
     def _worth_timing(self) -> bool:
         facts, policy = self.facts, self._options.policy

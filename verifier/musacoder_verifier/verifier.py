@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from types import TracebackType
 
 from musacoder_verifier import content_key, policy, probe, reward
 from musacoder_verifier.backends import registry
 from musacoder_verifier.backends.base import Backend
+from musacoder_verifier.backends.cpu import usable_cores
 from musacoder_verifier.candidate import Candidate
 from musacoder_verifier.probe import Export, Probe
 from musacoder_verifier.reference import Reference
 from musacoder_verifier.settings import VerifierSettings, VerifyOptions
+from musacoder_verifier.slots import Slots
+from musacoder_verifier.stages import profile as profiling
 from musacoder_verifier.stages.side import InfraFault
 from musacoder_verifier.verdict import Failure, Verdict
 from musacoder_verifier.verification import Facts, StageEvent, Verification
@@ -25,8 +28,13 @@ __all__ = ["Export", "Probe", "StageEvent", "Verifier", "VerifierSettings", "Ver
 class Verifier:
     """An async context manager. Verifications may run side by side; timing never does."""
 
-    def __init__(self, settings: VerifierSettings) -> None:
-        self.settings = settings
+    def __init__(self, settings: VerifierSettings | None = None) -> None:
+        """`settings` None: this interpreter, the user's cache folder. ValueError for no slots."""
+        self.settings = settings or VerifierSettings()
+        self.slots = Slots(
+            usable_cores() if self.settings.compile_slots is None else self.settings.compile_slots,
+            self.settings.device_slots,
+        )
         self._worker: Worker | None = None
         self._starting = asyncio.Lock()
 
@@ -76,14 +84,20 @@ class Verifier:
         """The operator graph of the Reference, or one sentence on why there is none."""
         settings = self.settings
         try:
-            return await probe.export(
-                await self.worker(),
+            worker = await self.worker()
+            exported = await probe.export(
+                worker,
                 reference,
                 timeout=settings.stage_timeout,
                 sandbox=settings.sandbox,
             )
         except WorkerError as error:
             return Export(None, str(error))
+        # A later profile of a Candidate needs the same graph.
+        key = profiling.work_key(reference, worker.info.torch_version)
+        counted = profiling.counted(exported.graph, exported.error)
+        await asyncio.to_thread(profiling.keep_work, settings.cache_dir, key, counted)
+        return exported
 
     async def verify(
         self,
@@ -112,6 +126,44 @@ class Verifier:
         facts = await self._attempts(reference, candidate, chosen, backend, on_stage)
         return self._verdict(reference, candidate, chosen, backend, facts, started)
 
+    async def verify_many(
+        self,
+        pairs: Iterable[tuple[Reference, Candidate]],
+        options: VerifyOptions | None = None,
+        *,
+        at_once: int | None = None,
+        on_stage: Callable[[int, StageEvent], None] = lambda index, event: None,
+    ) -> AsyncIterator[tuple[int, Verdict]]:
+        """Each pair's index and Verdict, in the order in which they end.
+
+        `pairs` is read only as fast as places are free: `at_once` (None: twice the slots for
+        compiling) verifications are under way, most of them compiling or waiting for the device.
+        Closing the iterator, or cancelling the task that reads it, ends what is under way.
+        """
+        places = at_once or 2 * (self.settings.compile_slots or usable_cores())
+        waiting = enumerate(pairs)
+        running: set[asyncio.Task[tuple[int, Verdict]]] = set()
+
+        async def one(index: int, pair: tuple[Reference, Candidate]) -> tuple[int, Verdict]:
+            return index, await self.verify(*pair, options, lambda event: on_stage(index, event))
+
+        try:
+            while True:
+                while len(running) < places:
+                    following = next(waiting, None)
+                    if following is None:
+                        break
+                    running.add(asyncio.create_task(one(*following)))
+                if not running:
+                    return
+                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for task in sorted(done, key=lambda item: item.result()[0]):
+                    yield task.result()
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
     async def _attempts(
         self,
         reference: Reference,
@@ -128,7 +180,7 @@ class Verifier:
                 facts.failure = Failure("infra_error", "collect", str(error))
                 return facts  # one sentence that says what to do; trying again changes nothing
             run = Verification(
-                worker, self.settings, backend, reference, candidate, options, on_stage
+                worker, self.settings, backend, reference, candidate, options, on_stage, self.slots
             )
             facts = run.facts
             try:
@@ -164,6 +216,7 @@ class Verifier:
             correctness=facts.correctness,
             legality=facts.legality,
             timing=timing,
+            profile=facts.profile if shown else None,
             reward=reward.reward(
                 state,
                 facts.correctness,
