@@ -65,6 +65,29 @@ class Toolkit:
     home: str
     origin: str  # "setting", "CUDA_HOME", "PATH", "pip package nvidia/cu13", ...
 
+    @property
+    def include_dirs(self) -> tuple[str, ...]:
+        """Folders of its headers, those of its C++ libraries (CUB, Thrust) last."""
+        root = Path(self.home, "include")
+        return tuple(str(folder) for folder in (root, root / "cccl") if folder.is_dir())
+
+    @property
+    def library_dirs(self) -> tuple[str, ...]:
+        names = ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
+        return tuple(str(Path(self.home, name)) for name in names if Path(self.home, name).is_dir())
+
+    @property
+    def identity(self) -> str:
+        """Changes whenever the compiler or its place does. Raises ToolchainError."""
+        real = Path(self.compiler).resolve()
+        try:
+            status = real.stat()
+        except OSError as error:
+            raise ToolchainError(
+                f"the device compiler {self.compiler} cannot be read: {error.strerror}"
+            ) from error
+        return f"{real} {self.home} {status.st_mtime_ns} {status.st_size}"
+
 
 def host_compiler(
     setting: str | None = None, environment: Mapping[str, str] | None = None
@@ -178,11 +201,38 @@ def _toolkit(
             return Toolkit(str(Path(home, "bin", program)), home, origin)
     found = shutil.which(program, path=environment.get("PATH", os.defpath))
     if found is not None:
-        return Toolkit(found, str(Path(found).resolve().parent.parent), "PATH")
+        return _at_home(program, found)
     for home, origin in [*((home, home) for home in usual), *carried]:
         if _executable(Path(home, "bin", program)):
             return Toolkit(str(Path(home, "bin", program)), home, origin)
     return None
+
+
+def _at_home(program: str, found: str) -> Toolkit:
+    """The toolkit of a compiler on PATH, which may be a link or a script that calls the real one:
+    nvcc itself tells where it lives."""
+    home = Path(found).resolve().parent.parent
+    if not (home / "include").is_dir():
+        told = _told_home(found, Path(found).stat().st_mtime_ns)
+        if told is not None and _executable(Path(told, "bin", program)):
+            return Toolkit(str(Path(told, "bin", program)), told, "PATH")
+    return Toolkit(found, str(home), "PATH")
+
+
+@lru_cache(maxsize=8)
+def _told_home(compiler: str, modified: int) -> str | None:
+    try:
+        done = subprocess.run(
+            [compiler, "--dryrun", "-c", "x.cu"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_VERSION_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.search(r"^#\$ TOP=(.+)$", done.stderr.decode("utf-8", "replace"), re.M)
+    return str(Path(found[1].strip()).resolve()) if found else None
 
 
 def _executable(path: Path) -> bool:

@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from musacoder_verifier.kernel_resources import KernelResources
+from musacoder_verifier.profile.kernel_profile import KernelProfile
+
 SCHEMA_VERSION = 1
 
 Status = Literal[
@@ -22,7 +25,9 @@ Status = Literal[
     "reference_error",
     "infra_error",
 ]
-StageName = Literal["collect", "compile", "correctness", "legality", "timing", "baseline"]
+StageName = Literal[
+    "collect", "compile", "correctness", "legality", "timing", "profile", "baseline"
+]
 Severity = Literal["error", "warning", "note"]
 Legal = Literal["pass", "fail", "unknown"]
 
@@ -76,6 +81,7 @@ class CompileReport:
     flags: tuple[str, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     lane_reason: str | None = None  # why the stock lane was taken
+    resources: tuple[KernelResources, ...] = ()  # of each kernel, where the compiler reports it
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +146,10 @@ class Timing:
     notes: tuple[str, ...] = ()
     # Milliseconds of one call per side, over its samples: mean, std, min, max.
     statistics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    # Milliseconds of the host per call and side, until the call is handed over to the device.
+    host_ms: Mapping[str, float] = field(default_factory=dict)
+    # What the device did meanwhile: clocks in MHz, degrees.
+    conditions: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,3 +174,4 @@ class Verdict:
     not_checked: tuple[str, ...]
     wall_seconds: float
     mode: str = "strict"  # or "kernelbench"
+    profile: KernelProfile | None = None  # of a Candidate that was timed

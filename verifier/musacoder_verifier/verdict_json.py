@@ -12,6 +12,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from musacoder_verifier.kernel_resources import KernelResources
+from musacoder_verifier.profile import kernel_profile
 from musacoder_verifier.verdict import (
     SCHEMA_VERSION,
     CompileReport,
@@ -60,6 +62,7 @@ def _verdict(body: Mapping[str, Any]) -> Verdict:
     known["correctness"] = _correctness(body.get("correctness"))
     known["legality"] = _legality(body.get("legality"))
     known["timing"] = _timing(body.get("timing"))
+    known["profile"] = kernel_profile.from_json(body.get("profile"))
     known["workload"] = _workload(body.get("workload"))
     known["not_checked"] = tuple(body["not_checked"])
     known["versions"] = dict(body["versions"])
@@ -104,6 +107,9 @@ def _compile(body: Mapping[str, Any] | None) -> CompileReport | None:
     if body is None:
         return None
     known = _known(CompileReport, body)
+    known["resources"] = tuple(
+        KernelResources(**_known(KernelResources, item)) for item in body.get("resources", ())
+    )
     known["flags"] = tuple(body.get("flags", ()))
     known["diagnostics"] = tuple(_diagnostic(item) for item in body.get("diagnostics", ()))
     return CompileReport(**known)
@@ -161,7 +167,7 @@ def _timing(body: Mapping[str, Any] | None) -> Timing | None:
         if known.get(name) is not None:
             low, high = known[name]
             known[name] = (_number(low), _number(high))
-    for name in ("spread", "roofline"):
+    for name in ("spread", "roofline", "host_ms", "conditions"):
         known[name] = {key: _number(value) for key, value in body.get(name, {}).items()}
     known["statistics"] = {
         side: {key: _number(value) for key, value in figures.items()}

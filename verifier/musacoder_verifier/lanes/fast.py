@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,15 +12,20 @@ from pathlib import Path
 from musacoder_verifier import diagnostics, tools
 from musacoder_verifier.build_request import BuildRequest
 from musacoder_verifier.diagnostics import Message, virtual_name
-from musacoder_verifier.lanes import operators
+from musacoder_verifier.lanes import device as device_unit
+from musacoder_verifier.lanes import operators, precompiled
+from musacoder_verifier.lanes.device import DeviceCompiler
 from musacoder_verifier.lanes.prepare import SHIM, Prepared, facade_includes
 from musacoder_verifier.toolchain import Compiler
 
 # torch versions whose operators and casters the facade is tested against.
-TESTED_TORCH = ("2.13",)
+TESTED_TORCH = ("2.11", "2.13")
 BINDINGS = "musacoder_bindings"
 # Names that the real headers do not have: a source that uses one must not compile for it.
 _OURS = re.compile(r"\b(?:mc_\w+|MC_[A-Z]\w*|musacoder(?:_\w+)?)\b")
+_LOADED_BY_TORCH = re.compile(
+    r"(?:cublas|cusparse|cusolver|cufft|curand|cudnn|nvrtc|cuda[A-Z]|__cuda)"
+)
 # Headers that the real <torch/extension.h> includes and ours leaves out for their size, with words
 # that tell that a source counts on them.
 _RARE_HEADERS = {
@@ -53,12 +59,13 @@ def unsuitable(request: BuildRequest, torch_version: str) -> str | None:
     release = ".".join(torch_version.split("+")[0].split(".")[:2])
     if release not in TESTED_TORCH:
         return f"torch {torch_version} is not among the versions that the fast lane is tested on"
-    if any(source.language != "cpp" for source in request.sources):
-        return "the fast lane compiles no device code yet"
     if not request.is_python_module:
         return "the extension is not a Python module"
     if not request.name.isidentifier():
         return f"the extension's name {request.name!r} is not an identifier"
+    lacking = device_unit.unsuitable(request)
+    if lacking is not None:
+        return lacking
     for source in request.sources:
         ours = _OURS.search(source.text)
         if ours is not None:
@@ -82,7 +89,8 @@ def write_sources(request: BuildRequest, folder: Path, torch_include: Path) -> N
     """Writes the translation unit, its generated operators, and the virtual files that the
     compiler quotes from."""
     binding = binding_source(request)
-    texts = [source.text for source in request.sources]
+    host = [(index, s.text) for index, s in enumerate(request.sources) if s.language == "cpp"]
+    texts = [text for _, text in host]
     names = operators.identifiers("\n".join([*texts, binding]))
     generated = folder / "musacoder_generated"
     generated.mkdir()
@@ -90,7 +98,8 @@ def write_sources(request: BuildRequest, folder: Path, torch_include: Path) -> N
         operators.definitions(torch_include, names), encoding="utf-8"
     )
     stubs = folder / "ATen" / "ops"
-    for name in set(re.findall(r"ATen/ops/(\w+)\.h\b", "\n".join(texts))):
+    everything = "\n".join(source.text for source in request.sources)
+    for name in set(re.findall(r"ATen/ops/(\w+)\.h\b", everything)):
         # What such a header declares is declared already, because its name was found.
         if (torch_include / "ATen" / "ops" / f"{name}.h").is_file():
             stubs.mkdir(parents=True, exist_ok=True)
@@ -100,13 +109,16 @@ def write_sources(request: BuildRequest, folder: Path, torch_include: Path) -> N
         *(f"#include <{name}>\n" for name in _rare_headers(names)),
         "#include <musacoder_generated/operators.h>\n",
     ]
-    for index, text in enumerate(texts):
-        _write(folder / virtual_name(index), text)
+    for index, source in enumerate(request.sources):
+        _write(folder / virtual_name(index), source.text)
+    for index, text in host:
         parts.append(f'#line 1 "{virtual_name(index)}"\n{text}\n')
     if binding:
         _write(folder / BINDINGS, binding)
         parts.append(f'#line 1 "{BINDINGS}"\n{binding}')
     _write(folder / "main.cpp", "".join(parts))
+    if len(host) < len(request.sources):
+        device_unit.write_unit(request, folder, torch_include)
 
 
 def _rare_headers(names: frozenset[str]) -> list[str]:
@@ -127,19 +139,72 @@ async def compile_request(
     flags: Sequence[str],
     folder: Path,
     timeout: float,
+    device: DeviceCompiler | None = None,
 ) -> LaneResult:
-    """Compiles and links one request in `folder`. Raises OSError and tools.ToolError."""
+    """Compiles and links one request in `folder`, `device` where it has device sources or may use
+    the device's headers. Raises OSError and tools.ToolError."""
     await asyncio.to_thread(write_sources, request, folder, prepared.torch_include)
+    prefix = await precompiled.header(prepared, compiler, flags, request.extra_cflags, timeout)
     library = folder / f"{request.name}.so"
-    arguments = [
+    host = [
         compiler.path, *flags, *compiler.message_flags, *request.extra_cflags,
-        "-include", str(prepared.prefix), f"-I{folder}", *facade_includes(prepared.folder),
+        "-include", str(prefix), f"-I{folder}", *facade_includes(prepared.folder),
         *(f"-I{path}" for path in request.extra_include_paths),
-        "-shared", "main.cpp", "-o", library.name,
-        *compiler.linker_flags, *request.extra_ldflags, f"-L{prepared.folder}", f"-l:{SHIM}",
-        "-Wl,-z,defs",
+        *(device.includes() if device is not None else []),
     ]  # fmt: skip
-    result = await tools.run(arguments, cwd=folder, timeout=timeout)
+    link = [
+        *compiler.linker_flags, *request.extra_ldflags, f"-L{prepared.folder}", f"-l:{SHIM}",
+        *(device.link_flags() if device is not None else []), "-Wl,-z,defs",
+    ]  # fmt: skip
+    if device is None or not device_unit.device_sources(request):
+        command = [*host, "-shared", "main.cpp", "-o", library.name, *link]
+        return await _finished(await tools.run(command, cwd=folder, timeout=timeout), library)
+    return await _with_device(request, prepared, flags, folder, timeout, device, (host, link))
+
+
+async def _with_device(
+    request: BuildRequest,
+    prepared: Prepared,
+    flags: Sequence[str],
+    folder: Path,
+    timeout: float,
+    device: DeviceCompiler,
+    commands: tuple[list[str], list[str]],
+) -> LaneResult:
+    """Host unit and device unit side by side, then the link."""
+    host, link = commands
+    library = folder / f"{request.name}.so"
+    started = time.monotonic()
+    units = await asyncio.gather(
+        tools.run([*host, "-c", "main.cpp", "-o", "main.o"], cwd=folder, timeout=timeout),
+        tools.run(
+            device_unit.arguments(device, request, prepared, flags, folder, "device.o"),
+            cwd=folder, timeout=timeout,
+        ),
+    )  # fmt: skip
+    output = "".join(unit.output for unit in units)
+    if any(unit.returncode != 0 for unit in units):
+        stopped = any(unit.timed_out for unit in units)
+        failed = tools.ToolResult(None if stopped else 1, output, time.monotonic() - started)
+        return await _finished(failed, library)
+    left = max(1.0, timeout - (time.monotonic() - started))
+    command = [device.host.path, "-shared", "main.o", "device.o", "-o", library.name, *link]
+    linked = await tools.run(command, cwd=folder, timeout=left)
+    if linked.returncode == 1 and _only_loaded_by_torch(linked.output):
+        # torch has these in the process already, and stock extensions count on that.
+        command.remove("-Wl,-z,defs")
+        linked = await tools.run(command, cwd=folder, timeout=left)
+    done = tools.ToolResult(linked.returncode, output + linked.output, time.monotonic() - started)
+    return await _finished(done, library)
+
+
+def _only_loaded_by_torch(output: str) -> bool:
+    """Whether what the linker lacks are functions of libraries that the user's torch brings."""
+    lacking = re.findall(r"undefined (?:reference to|symbol:) [`'\"]?(\w+)", output)
+    return bool(lacking) and all(map(_LOADED_BY_TORCH.match, lacking))
+
+
+async def _finished(result: tools.ToolResult, library: Path) -> LaneResult:
     messages = await asyncio.to_thread(diagnostics.parse, result.output)
     made = library if result.returncode == 0 else None
     return LaneResult(made, messages, result.output, result.seconds, result.timed_out)

@@ -87,10 +87,12 @@ def identifiers(text: str) -> frozenset[str]:
     return frozenset(IDENTIFIER.findall(text))
 
 
-def method_declarations(torch_include: Path) -> str:
+def method_declarations(torch_include: Path, names: Iterable[str] | None = None) -> str:
     """What stands inside class Tensor: every method that is an operator, for the PyTorch headers
-    in `torch_include`. Raises OSError where they cannot be read."""
-    return _catalogue(torch_include).method_declarations()
+    in `torch_include`; with `names`, those alone that they can mean, and what the facade itself
+    calls. Raises OSError where the headers cannot be read."""
+    chosen = None if names is None else CORE_METHODS.union(names)
+    return _catalogue(torch_include).method_declarations(chosen)
 
 
 def core_definitions(torch_include: Path) -> str:
@@ -120,11 +122,12 @@ class _Catalogue:
         self._core: frozenset[str] | None = None
         self._functions: dict[str, dict[str, list[re.Match[str]]]] = {}
 
-    def method_declarations(self) -> str:
+    def method_declarations(self, chosen: frozenset[str] | None) -> str:
         lines = [
             line
             for name, matches in self._declarations.items()
             if not name.endswith("_symint") and name in self._definitions
+            if chosen is None or name in chosen
             for match in matches
             for line in _declaration(match, " const")
         ]

@@ -19,14 +19,14 @@ from filelock import AsyncFileLock, Timeout
 from musacoder_verifier import tools
 from musacoder_verifier.artefacts import ArtefactCache, content_key, tree_digest
 from musacoder_verifier.lanes import operators
-from musacoder_verifier.toolchain import Compiler
+from musacoder_verifier.toolchain import Compiler, Toolkit
 from musacoder_verifier.worker import WorkerInfo
 
 PACKAGE = Path(__file__).resolve().parent.parent
 NATIVE = PACKAGE / "native"
 INCLUDE = PACKAGE / "include"
 SHIM = "libmusacoder_shim.so"
-SHIM_SOURCES = ("shim_tensor.cpp", "shim_operator.cpp", "shim_module.cpp")
+SHIM_SOURCES = ("shim_tensor.cpp", "shim_operator.cpp", "shim_module.cpp", "shim_cuda.cpp")
 TRAMPOLINE_SOURCES = ("convert.cpp", "trampoline.cpp")
 # Code that runs once per call around the kernel: small is as good as fast, and builds sooner.
 _NATIVE_FLAGS = ("-O1", "-fPIC", "-fopenmp", "-fvisibility-inlines-hidden", "-w")
@@ -60,6 +60,11 @@ class Prepared:
     def prefix(self) -> Path:
         """The header to force in; its precompiled form lies beside it."""
         return self.folder / "prefix.h"
+
+    @property
+    def store(self) -> Path:
+        """The folder of the cache that this preparation is an entry of."""
+        return self.folder.parents[1]
 
     @property
     def key(self) -> str:
@@ -96,12 +101,36 @@ def language_standard(info: WorkerInfo) -> str:
     )
 
 
+def runtime_library(info: WorkerInfo, toolkit: Toolkit | None) -> Path | None:
+    """The device runtime that the user's torch has loaded, else the toolkit's: an extension names
+    it by file name, so that one process has one runtime. None where there is none."""
+    site = Path(info.torch_path).parent
+    folders = [Path(info.torch_library_dir), *sorted(site.glob("nvidia/*/lib"), reverse=True)]
+    folders += [Path(folder) for folder in toolkit.library_dirs] if toolkit is not None else []
+    major = info.cuda_version.split(".")[0] if info.cuda_version else "*"
+    found = (path for folder in folders for path in sorted(folder.glob(f"libcudart.so.{major}")))
+    return next(found, None)
+
+
+def with_cuda(info: WorkerInfo, toolkit: Toolkit | None) -> bool:
+    """Whether the shim can reach streams and devices: the user's torch has CUDA, and there are
+    headers to compile that part against."""
+    return toolkit is not None and Path(info.torch_library_dir, "libc10_cuda.so").is_file()
+
+
 async def prepare(
-    info: WorkerInfo, compiler: Compiler, flags: Sequence[str], cache_dir: Path, timeout: float
+    info: WorkerInfo,
+    compiler: Compiler,
+    flags: Sequence[str],
+    cache_dir: Path,
+    timeout: float,
+    toolkit: Toolkit | None = None,
 ) -> Prepared:
-    """Returns the preparation for this torch, interpreter, compiler and flags; builds it when it
-    is missing, which takes some tens of seconds, once. Raises PrepareError."""
+    """Returns the preparation for this torch, interpreter, compiler, toolkit and flags; builds it
+    when it is missing, which takes some tens of seconds, once. Raises PrepareError."""
     include = torch_include(info)
+    if not with_cuda(info, toolkit):
+        toolkit = None
     key = await asyncio.to_thread(
         lambda: content_key(
             sources_digest(),
@@ -112,6 +141,7 @@ async def prepare(
             info.python_version,
             info.extension_suffix,
             str(include),
+            toolkit.identity if toolkit is not None else None,
         )
     )
     store = ArtefactCache(cache_dir / "prepared")
@@ -125,7 +155,7 @@ async def prepare(
         started = asyncio.get_running_loop().time()
         try:
             with store.building() as folder:
-                await _build(info, compiler, flags, include, folder, timeout)
+                await _build(info, compiler, toolkit, flags, include, folder, timeout)
                 entry = await asyncio.to_thread(store.publish, key, folder)
         except OSError as error:
             raise PrepareError(
@@ -154,6 +184,7 @@ async def _lock(cache_dir: Path, key: str, timeout: float) -> AsyncIterator[None
 async def _build(
     info: WorkerInfo,
     compiler: Compiler,
+    toolkit: Toolkit | None,
     flags: Sequence[str],
     include: Path,
     folder: Path,
@@ -175,6 +206,13 @@ async def _build(
     ]  # fmt: skip
     trampoline = folder / f"musacoder_trampoline{info.extension_suffix}"
     libraries = [f"-L{info.torch_library_dir}", "-ltorch_cpu", "-lc10"]
+    shim_libraries = list(libraries)
+    if toolkit is not None:
+        common += ["-DMC_WITH_CUDA", *(f"-isystem{path}" for path in toolkit.include_dirs)]
+        shim_libraries += ["-lc10_cuda", "-ltorch_cuda"]
+        runtime = runtime_library(info, toolkit)
+        if runtime is not None:
+            shim_libraries += [f"-L{runtime.parent}", f"-l:{runtime.name}"]
     compiles = [
         [*common, "-c", str(NATIVE / name), "-o", str(folder / f"{name}.o")]
         # The longest first: two run at a time.
@@ -194,7 +232,7 @@ async def _build(
     objects = [str(folder / f"{name}.o") for name in SHIM_SOURCES]
     await _must(
         [compiler.path, "-shared", "-fopenmp", *objects, f"-Wl,-soname,{SHIM}", "-Wl,-z,defs",
-         *libraries, "-o", str(folder / SHIM)],
+         *shim_libraries, "-o", str(folder / SHIM)],
         folder, timeout,
     )  # fmt: skip
     objects = [str(folder / f"{name}.o") for name in TRAMPOLINE_SOURCES]

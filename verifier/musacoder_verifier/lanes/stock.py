@@ -14,6 +14,7 @@ from pathlib import Path
 from musacoder_verifier import diagnostics, tools
 from musacoder_verifier.build_request import BuildRequest
 from musacoder_verifier.diagnostics import virtual_name
+from musacoder_verifier.lanes.device import DeviceCompiler
 from musacoder_verifier.lanes.fast import LaneResult
 from musacoder_verifier.toolchain import Compiler
 from musacoder_verifier.worker import RUNTIME, WorkerInfo
@@ -28,6 +29,7 @@ async def compile_request(
     flags: Sequence[str],
     folder: Path,
     timeout: float,
+    device: DeviceCompiler | None = None,
 ) -> LaneResult:
     """Builds one request in `folder` as `load_inline` would. Raises OSError and tools.ToolError."""
     build = folder / "build"
@@ -40,7 +42,7 @@ async def compile_request(
         "cuda_sources": _lined(request, "cuda"),
         "functions": dict(request.functions) or None,
         "extra_cflags": [*own_flags, *compiler.message_flags, *request.extra_cflags],
-        "extra_cuda_cflags": list(request.extra_cuda_cflags),
+        "extra_cuda_cflags": device.unit_flags(request) if device is not None else [],
         "extra_ldflags": [*(["-fopenmp"] if "-fopenmp" in flags else []), *request.extra_ldflags],
         "extra_include_paths": list(request.extra_include_paths),
         "with_cuda": request.with_cuda,
@@ -62,6 +64,7 @@ async def compile_request(
             "PATH": search,
             "TORCH_EXTENSIONS_DIR": str(folder),
             "PYTHONDONTWRITEBYTECODE": "1",
+            **({"CUDA_HOME": device.toolkit.home} if device is not None else {}),
         },
     )
     messages = await asyncio.to_thread(diagnostics.parse, result.output)

@@ -18,7 +18,9 @@ from musacoder_verifier.backends import registry
 from musacoder_verifier.backends.base import Backend
 from musacoder_verifier.build_request import Artefact, BuildRequest
 from musacoder_verifier.candidate import Candidate
+from musacoder_verifier.kernel_resources import KernelResources, ptxas_report
 from musacoder_verifier.lanes import fast, stock, vocabulary
+from musacoder_verifier.lanes.device import DeviceCompiler
 from musacoder_verifier.lanes.fast import LaneResult
 from musacoder_verifier.lanes.prepare import (
     Prepared,
@@ -26,6 +28,7 @@ from musacoder_verifier.lanes.prepare import (
     abi_flag,
     language_standard,
     prepare,
+    runtime_library,
     sources_digest,
 )
 from musacoder_verifier.toolchain import (
@@ -63,6 +66,7 @@ class _Built:
     diagnostics: tuple[Diagnostic, ...] = ()
     reason: str | None = None
     failure: Failure | None = None
+    resources: tuple[KernelResources, ...] = ()
 
 
 async def compile_requests(
@@ -93,7 +97,8 @@ async def compile_requests(
         return _refused(missing, started)
     standard = await asyncio.to_thread(language_standard, worker_info)
     flags = (*chosen.host_flags, standard)
-    job = _Job(chosen, worker_info, host, flags, cache_dir, candidate, timeout, lane)
+    device = await asyncio.to_thread(_device_compiler, chosen, worker_info, host)
+    job = _Job(chosen, worker_info, host, device, flags, cache_dir, candidate, timeout, lane)
     turn = asyncio.Semaphore(_PARALLEL)
 
     async def one(request: BuildRequest) -> _Built:
@@ -106,12 +111,22 @@ async def compile_requests(
         lane="stock" if any(item.lane == "stock" for item in built) else "fast",
         seconds=time.monotonic() - started,
         cached=all(item.cached for item in built),
-        flags=flags,
+        flags=(*flags, *chosen.device_flags),
+        resources=tuple(entry for item in built for entry in item.resources),
         diagnostics=tuple(entry for item in built for entry in item.diagnostics),
         lane_reason=next((item.reason for item in built if item.reason is not None), None),
     )
     artefacts = tuple(item.artefact for item in built if item.artefact is not None)
     return CompileOutcome(report, () if failure else artefacts, failure)
+
+
+def _device_compiler(backend: Backend, info: WorkerInfo, host: Compiler) -> DeviceCompiler | None:
+    """None where the Backend takes no device sources or their compiler is not installed."""
+    toolkit = backend.toolkit([str(Path(info.torch_path).parent)])
+    if toolkit is None:
+        return None
+    runtime = runtime_library(info, toolkit)
+    return DeviceCompiler(toolkit, host, backend.device_flags, backend.host_flags, runtime)
 
 
 def _refused(sentence: str, started: float) -> CompileOutcome:
@@ -124,6 +139,7 @@ class _Job:
     backend: Backend
     info: WorkerInfo
     compiler: Compiler
+    device: DeviceCompiler | None
     flags: tuple[str, ...]
     cache_dir: Path
     candidate: Candidate
@@ -140,11 +156,14 @@ class _Job:
                 file=self.candidate.path, line=device.line,
             )  # fmt: skip
             return _Built("fast", None, failure=failure)
+        if device is not None and self.device is None:
+            failure = Failure("infra_error", "compile", self.backend.no_toolkit())
+            return _Built("fast", None, failure=failure)
         try:
             return await self._build(request)
         except OSError as error:
             return _Built("fast", None, failure=_machine_failure(error, self.cache_dir))
-        except tools.ToolError as error:
+        except (tools.ToolError, ToolchainError) as error:
             return _Built("fast", None, failure=Failure("infra_error", "compile", str(error)))
 
     async def _build(self, request: BuildRequest) -> _Built:
@@ -162,14 +181,15 @@ class _Job:
         native_flags = (*self.flags, "-fPIC", abi_flag(self.info))
         try:
             prepared = await prepare(
-                self.info, self.compiler, native_flags, self.cache_dir, _PREPARE_SECONDS
-            )
+                self.info, self.compiler, native_flags, self.cache_dir, _PREPARE_SECONDS,
+                self.device.toolkit if self.device is not None else None,
+            )  # fmt: skip
         except PrepareError as error:
             if self.lane == "fast":
                 failure = Failure("infra_error", "compile", str(error), error.detail[-4000:])
                 return _Built("fast", None, failure=failure)
             return await self._stock(request, str(error))
-        key = content_key("fast", request.key, native_flags, prepared.key)
+        key = content_key("fast", request.key, native_flags, prepared.key, self._device_key())
         cache = ArtefactCache(self.cache_dir / "artefacts")
         # A request that the fast lane lacks something for is sent on at once the next time.
         cached = await asyncio.to_thread(self._cached, cache, key, request, "fast", prepared)
@@ -180,7 +200,7 @@ class _Job:
                 return cached
         with cache.building() as folder:
             result = await fast.compile_request(
-                request, prepared, self.compiler, native_flags, folder, self.timeout
+                request, prepared, self.compiler, native_flags, folder, self.timeout, self.device
             )
             if result.library is not None:
                 return await self._keep(cache, key, request, "fast", result, folder, prepared)
@@ -218,7 +238,7 @@ class _Job:
         key = content_key(
             "stock", request.key, self.flags, self.compiler.identity, self.info.torch_version,
             self.info.torch_path, self.info.python_version, self.info.extension_suffix,
-            sources_digest(),
+            sources_digest(), self._device_key(),
         )  # fmt: skip
         cache = ArtefactCache(self.cache_dir / "artefacts")
         cached = await asyncio.to_thread(self._cached, cache, key, request, "stock", None)
@@ -226,7 +246,7 @@ class _Job:
             return replace(cached, reason=reason)
         with cache.building() as folder:
             result = await stock.compile_request(
-                request, self.info, self.compiler, self.flags, folder, self.timeout
+                request, self.info, self.compiler, self.flags, folder, self.timeout, self.device
             )
             if result.library is not None:
                 kept = await self._keep(cache, key, request, "stock", result, folder, None)
@@ -234,6 +254,11 @@ class _Job:
             if result.timed_out:
                 return self._timed_out("stock", request)
             return self._compile_error("stock", request, result, reason)
+
+    def _device_key(self) -> list[str]:
+        if self.device is None:
+            return []
+        return [self.device.toolkit.identity, *self.device.flags, str(self.device.runtime)]
 
     def _artefact(
         self,
@@ -269,7 +294,9 @@ class _Job:
             messages = tuple(_message(item) for item in stored["warnings"])
             if (entry / f"{request.name}.so").is_file():
                 artefact = self._artefact(request, lane, entry, prepared)
-                return _Built(lane, artefact, True, self._diagnostics(request, messages))
+                kernels = tuple(KernelResources(**item) for item in stored["resources"])
+                shown = self._diagnostics(request, messages)
+                return _Built(lane, artefact, True, shown, resources=kernels)
         return None
 
     async def _keep(
@@ -285,12 +312,14 @@ class _Job:
         assert result.library is not None
         library = result.library
         warnings = [asdict(item) for item in result.messages if item.source is not None]
+        resources = ptxas_report(result.output)
+        stored = {"warnings": warnings, "resources": [asdict(item) for item in resources]}
 
         def publish() -> Path:
             kept = folder / "kept"
             kept.mkdir()
             library.rename(kept / f"{request.name}.so")
-            (kept / "entry.json").write_text(json.dumps({"warnings": warnings}), encoding="utf-8")
+            (kept / "entry.json").write_text(json.dumps(stored), encoding="utf-8")
             return cache.publish(key, kept)
 
         entry = await asyncio.to_thread(publish)
@@ -299,6 +328,7 @@ class _Job:
             lane,
             self._artefact(request, lane, entry, prepared),
             diagnostics=self._diagnostics(request, shown),
+            resources=resources,
         )
 
     def _diagnostics(

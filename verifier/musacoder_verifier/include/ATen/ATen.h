@@ -1,8 +1,11 @@
 #pragma once
 
+#include <ATen/DeviceGuard.h>
 #include <ATen/Dispatch.h>
 #include <ATen/Functions.h>
+#ifndef MC_DEVICE_UNIT
 #include <ATen/Parallel.h>
+#endif
 #include <ATen/core/Tensor.h>
 
 namespace at {
@@ -20,10 +23,6 @@ struct AutoGradMode {
 struct NoGradGuard : public AutoGradMode {
   NoGradGuard() : AutoGradMode(false) {}
 };
-
-inline std::optional<Device> device_of(const Tensor& tensor) {
-  return tensor.defined() ? std::make_optional(tensor.device()) : std::nullopt;
-}
 
 } // namespace mc_facade
 } // namespace at

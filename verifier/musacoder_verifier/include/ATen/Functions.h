@@ -6,6 +6,7 @@
 namespace at {
 inline namespace mc_facade {
 
+#ifndef MC_DEVICE_UNIT
 namespace mc_blob {
 
 inline Tensor make(void* data, IntArrayRef sizes, const IntArrayRef* strides,
@@ -44,6 +45,7 @@ inline Tensor from_blob(void* data, IntArrayRef sizes, const std::function<void(
                         const TensorOptions& options = {}) {
   return mc_blob::make(data, sizes, nullptr, deleter, options);
 }
+#endif
 
 } // namespace mc_facade
 } // namespace at

@@ -3,6 +3,31 @@
 // rare: the fast lane includes them where a source names what they declare (lanes/fast.py).
 #pragma once
 
+#ifdef MC_DEVICE_UNIT
+// A device compiler reads this three times and keeps no precompiled form: the lane adds the headers
+// whose declarations a source names (lanes/device.py).
+#include <array>
+#include <cassert>
+#include <climits>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <initializer_list>
+#include <limits>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+#else
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -43,6 +68,7 @@
 #include <unordered_set>
 #include <utility>
 #include <vector>
+#endif
 #ifdef _OPENMP
 #include <omp.h>
 #endif

@@ -1,3 +1,4 @@
 #pragma once
 
+#include <torch/cuda.h>
 #include <torch/types.h>

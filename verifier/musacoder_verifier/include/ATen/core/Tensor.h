@@ -294,11 +294,16 @@ inline std::string Tensor::toString() const {
   return ::musacoder::take_string(text);
 }
 
-inline std::ostream& operator<<(std::ostream& stream, const Tensor& tensor) {
+inline std::string mc_text(const Tensor& tensor) {
   mc_value text{};
   ::musacoder::ensure(mc_tensor_to_string(tensor.mc_get(), &text));
-  return stream << ::musacoder::take_string(text);
+  return ::musacoder::take_string(text);
 }
+#ifndef MC_DEVICE_UNIT
+inline std::ostream& operator<<(std::ostream& stream, const Tensor& tensor) {
+  return stream << mc_text(tensor);
+}
+#endif
 
 // What `empty_like(y).fill_(x)` is in PyTorch's own header of these operators.
 inline Tensor mc_filled_like(const Tensor& y, const Scalar& x) {

@@ -16,9 +16,14 @@ constexpr DeviceType kHIP = DeviceType::HIP;
 constexpr DeviceType kMeta = DeviceType::Meta;
 constexpr DeviceType kPrivateUse1 = DeviceType::PrivateUse1;
 
-inline std::ostream& operator<<(std::ostream& stream, DeviceType type) {
-  return stream << mc_device_type_name(static_cast<int>(type));
+inline std::string mc_text(DeviceType type) {
+  return mc_device_type_name(static_cast<int>(type));
 }
+#ifndef MC_DEVICE_UNIT
+inline std::ostream& operator<<(std::ostream& stream, DeviceType type) {
+  return stream << mc_text(type);
+}
+#endif
 
 using DeviceIndex = int8_t;
 
@@ -59,19 +64,27 @@ struct Device final {
   DeviceIndex index_ = -1;
 };
 
+inline std::string mc_text(const Device& device) { return device.str(); }
+#ifndef MC_DEVICE_UNIT
 inline std::ostream& operator<<(std::ostream& stream, const Device& device) {
   return stream << device.str();
 }
+#endif
 
 enum class Layout : int8_t { Strided, Sparse, SparseCsr, Mkldnn, SparseCsc, SparseBsr, SparseBsc, Jagged };
 constexpr Layout kStrided = Layout::Strided;
 constexpr Layout kSparse = Layout::Sparse;
 
-inline std::ostream& operator<<(std::ostream& stream, Layout layout) {
+inline std::string mc_text(Layout layout) {
   static constexpr const char* names[] = {"Strided",   "Sparse",    "SparseCsr", "Mkldnn",
                                           "SparseCsc", "SparseBsr", "SparseBsc", "Jagged"};
-  return stream << names[static_cast<int>(layout)];
+  return names[static_cast<int>(layout)];
 }
+#ifndef MC_DEVICE_UNIT
+inline std::ostream& operator<<(std::ostream& stream, Layout layout) {
+  return stream << mc_text(layout);
+}
+#endif
 
 enum class MemoryFormat : int8_t { Contiguous, Preserve, ChannelsLast, ChannelsLast3d };
 

@@ -123,9 +123,12 @@ inline size_t elementSize(ScalarType type) {
   }
 }
 
+inline std::string mc_text(ScalarType type) { return toString(type); }
+#ifndef MC_DEVICE_UNIT
 inline std::ostream& operator<<(std::ostream& stream, ScalarType type) {
   return stream << toString(type);
 }
+#endif
 
 } // namespace mc_facade
 } // namespace c10
@@ -162,9 +165,12 @@ class TypeMeta final {
   c10::ScalarType type_ = c10::ScalarType::Undefined;
 };
 
+inline std::string mc_text(TypeMeta meta) { return std::string(meta.name()); }
+#ifndef MC_DEVICE_UNIT
 inline std::ostream& operator<<(std::ostream& stream, TypeMeta meta) {
   return stream << meta.name();
 }
+#endif
 
 } // namespace mc_facade
 } // namespace caffe2

@@ -22,6 +22,14 @@
 #define C10_UNLIKELY(expr) (__builtin_expect(static_cast<bool>(expr), 0))
 #define C10_ALWAYS_INLINE __attribute__((__always_inline__)) inline
 #define C10_NOINLINE __attribute__((noinline))
+#if defined(__CUDACC__) || defined(__MUSACC__)
+#define C10_WARP_SIZE 32
+#define C10_MAX_THREADS_PER_BLOCK(value) (value)
+#define C10_MIN_BLOCKS_PER_SM(threads, blocks) (blocks)
+#define C10_LAUNCH_BOUNDS_0 __launch_bounds__(256, 4)
+#define C10_LAUNCH_BOUNDS_1(threads) __launch_bounds__(threads)
+#define C10_LAUNCH_BOUNDS_2(threads, blocks) __launch_bounds__(threads, blocks)
+#endif
 #define C10_NODISCARD [[nodiscard]]
 #define C10_FALLTHROUGH [[fallthrough]]
 
@@ -39,6 +47,17 @@ inline namespace mc_facade {}
 namespace at {
 inline namespace mc_facade {}
 using namespace c10;
+} // namespace at
+namespace c10 {
+namespace cuda {
+inline namespace mc_facade {}
+} // namespace cuda
+} // namespace c10
+namespace at {
+namespace cuda {
+inline namespace mc_facade {}
+using namespace c10::cuda;
+} // namespace cuda
 } // namespace at
 namespace torch {
 inline namespace mc_facade {}

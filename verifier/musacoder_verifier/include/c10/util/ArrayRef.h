@@ -122,6 +122,7 @@ template <typename T>
 bool operator!=(ArrayRef<T> a, const std::vector<T>& b) {
   return !a.equals(ArrayRef<T>(b));
 }
+#ifndef MC_DEVICE_UNIT
 template <typename T>
 std::ostream& operator<<(std::ostream& out, ArrayRef<T> list) {
   out << "[";
@@ -132,6 +133,7 @@ std::ostream& operator<<(std::ostream& out, ArrayRef<T> list) {
   }
   return out << "]";
 }
+#endif
 
 using IntArrayRef = ArrayRef<int64_t>;
 

@@ -71,6 +71,12 @@ inline mc_value part_owned(const std::string& text) {
   return value;
 }
 
+// What an operator<< of our own types prints, as `mc_text(value)`, found in the type's namespace.
+template <class T, class = void>
+constexpr bool has_text = false;
+template <class T>
+constexpr bool has_text<T, std::void_t<decltype(mc_text(std::declval<const T&>()))>> = true;
+
 template <class T>
 mc_value part(const T& given) {
   if constexpr (std::is_convertible_v<const T&, const char*>) {
@@ -96,10 +102,19 @@ mc_value part(const T& given) {
     value.size = static_cast<int64_t>(given.size());
     value.data = const_cast<int64_t*>(given.data());
     return value;
+  } else if constexpr (std::is_enum_v<T> && std::is_convertible_v<T, int>) {
+    return part_integer(MC_INT, static_cast<int64_t>(given));
+  } else if constexpr (has_text<T>) {
+    return part_owned(mc_text(given));
   } else {
+#ifdef MC_DEVICE_UNIT
+    static_assert(has_text<T>, "no operator<< matches this part of a message");
+    return part_integer(MC_NONE, 0);
+#else
     std::ostringstream stream;
     stream << given;
     return part_owned(stream.str());
+#endif
   }
 }
 

@@ -3,6 +3,11 @@
 
 #include <c10/util/Exception.h>
 
+#ifdef MC_TOOLKIT_HALF
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#endif
+
 namespace musacoder {
 
 template <class To, class From>
@@ -13,8 +18,12 @@ C10_HOST_DEVICE inline To bits_as(const From& from) {
   return to;
 }
 
-inline float half_to_float(uint16_t bits) {
-#if defined(__FLT16_MANT_DIG__)
+C10_HOST_DEVICE inline float half_to_float(uint16_t bits) {
+#if defined(__CUDA_ARCH__)
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+#elif defined(__FLT16_MANT_DIG__) && !defined(__CUDACC__)
   return static_cast<float>(bits_as<_Float16>(bits));
 #else
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
@@ -31,8 +40,12 @@ inline float half_to_float(uint16_t bits) {
 #endif
 }
 
-inline uint16_t float_to_half(float value) {
-#if defined(__FLT16_MANT_DIG__)
+C10_HOST_DEVICE inline uint16_t float_to_half(float value) {
+#if defined(__CUDA_ARCH__)
+  uint16_t bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+#elif defined(__FLT16_MANT_DIG__) && !defined(__CUDACC__)
   return bits_as<uint16_t>(static_cast<_Float16>(value));
 #else
   // Rounds by adding a power of two whose ulp is the target's: the FP16 library's method.
@@ -51,16 +64,22 @@ inline uint16_t float_to_half(float value) {
 #endif
 }
 
-inline float bfloat16_to_float(uint16_t bits) {
+C10_HOST_DEVICE inline float bfloat16_to_float(uint16_t bits) {
   return bits_as<float>(static_cast<uint32_t>(bits) << 16);
 }
 
-inline uint16_t float_to_bfloat16(float value) {
+C10_HOST_DEVICE inline uint16_t float_to_bfloat16(float value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  uint16_t bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+#else
   if (value != value) {
     return 0x7fc0;
   }
   const uint32_t bits = bits_as<uint32_t>(value);
   return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+#endif
 }
 
 } // namespace musacoder
@@ -68,62 +87,90 @@ inline uint16_t float_to_bfloat16(float value) {
 namespace c10 {
 inline namespace mc_facade {
 
+// The toolkit's own types cost a third of a second: they are known where a source names them.
+#ifdef MC_TOOLKIT_HALF
+#define MC_NATIVE_Half                                                                   \
+  C10_HOST_DEVICE Half(const __half& value) : x(::musacoder::bits_as<unsigned short>(value)) {} \
+  C10_HOST_DEVICE operator __half() const { return ::musacoder::bits_as<__half>(x); }
+#define MC_NATIVE_BFloat16                                                               \
+  C10_HOST_DEVICE BFloat16(const __nv_bfloat16& value)                                   \
+      : x(::musacoder::bits_as<unsigned short>(value)) {}                                \
+  explicit C10_HOST_DEVICE operator __nv_bfloat16() const {                              \
+    return ::musacoder::bits_as<__nv_bfloat16>(x);                                       \
+  }
+#else
+#define MC_NATIVE_Half
+#define MC_NATIVE_BFloat16
+#endif
 #define MC_HALF_TYPE(T, to_float, from_float)                                      \
   struct alignas(2) T {                                                            \
     unsigned short x;                                                              \
     struct from_bits_t {};                                                         \
-    static constexpr from_bits_t from_bits() { return from_bits_t(); }             \
+    static constexpr C10_HOST_DEVICE from_bits_t from_bits() { return from_bits_t(); } \
     T() = default;                                                                 \
-    constexpr T(unsigned short bits, from_bits_t) : x(bits) {}                     \
-    T(float value) : x(::musacoder::from_float(value)) {}                          \
-    operator float() const { return ::musacoder::to_float(x); }                    \
+    constexpr C10_HOST_DEVICE T(unsigned short bits, from_bits_t) : x(bits) {}     \
+    C10_HOST_DEVICE T(float value) : x(::musacoder::from_float(value)) {}          \
+    C10_HOST_DEVICE operator float() const { return ::musacoder::to_float(x); }    \
+    MC_NATIVE_##T                                                                  \
   };
 MC_HALF_TYPE(Half, half_to_float, float_to_half)
 MC_HALF_TYPE(BFloat16, bfloat16_to_float, float_to_bfloat16)
 #undef MC_HALF_TYPE
 
 #define MC_HALF_OPERATOR(T, op)                                                             \
-  inline T operator op(const T& a, const T& b) {                                            \
+  C10_HOST_DEVICE inline T operator op(const T& a, const T& b) {                                            \
     return static_cast<T>(static_cast<float>(a) op static_cast<float>(b));                  \
   }                                                                                         \
-  inline T& operator op##=(T & a, const T & b) {                                            \
+  C10_HOST_DEVICE inline T& operator op##=(T & a, const T & b) {                                            \
     a = a op b;                                                                             \
     return a;                                                                               \
   }                                                                                         \
-  inline float operator op(T a, float b) { return static_cast<float>(a) op b; }             \
-  inline float operator op(float a, T b) { return a op static_cast<float>(b); }             \
-  inline float& operator op##=(float& a, const T& b) { return a op##= static_cast<float>(b); } \
-  inline double operator op(T a, double b) { return static_cast<double>(a) op b; }          \
-  inline double operator op(double a, T b) { return a op static_cast<double>(b); }          \
-  inline T operator op(T a, int b) { return a op static_cast<T>(static_cast<float>(b)); }   \
-  inline T operator op(int a, T b) { return static_cast<T>(static_cast<float>(a)) op b; }   \
-  inline T operator op(T a, int64_t b) { return a op static_cast<T>(static_cast<float>(b)); } \
-  inline T operator op(int64_t a, T b) { return static_cast<T>(static_cast<float>(a)) op b; }
+  C10_HOST_DEVICE inline float operator op(T a, float b) { return static_cast<float>(a) op b; }             \
+  C10_HOST_DEVICE inline float operator op(float a, T b) { return a op static_cast<float>(b); }             \
+  C10_HOST_DEVICE inline float& operator op##=(float& a, const T& b) { return a op##= static_cast<float>(b); } \
+  C10_HOST_DEVICE inline double operator op(T a, double b) { return static_cast<double>(a) op b; }          \
+  C10_HOST_DEVICE inline double operator op(double a, T b) { return a op static_cast<double>(b); }          \
+  C10_HOST_DEVICE inline T operator op(T a, int b) { return a op static_cast<T>(static_cast<float>(b)); }   \
+  C10_HOST_DEVICE inline T operator op(int a, T b) { return static_cast<T>(static_cast<float>(a)) op b; }   \
+  C10_HOST_DEVICE inline T operator op(T a, int64_t b) { return a op static_cast<T>(static_cast<float>(b)); } \
+  C10_HOST_DEVICE inline T operator op(int64_t a, T b) { return static_cast<T>(static_cast<float>(a)) op b; }
 #define MC_HALF_OPERATORS(T)                              \
   MC_HALF_OPERATOR(T, +)                                  \
   MC_HALF_OPERATOR(T, -)                                  \
   MC_HALF_OPERATOR(T, *)                                  \
   MC_HALF_OPERATOR(T, /)                                  \
-  inline T operator-(const T& a) { return static_cast<T>(-static_cast<float>(a)); }
+  C10_HOST_DEVICE inline T operator-(const T& a) { return static_cast<T>(-static_cast<float>(a)); }
 MC_HALF_OPERATORS(Half)
 MC_HALF_OPERATORS(BFloat16)
 #undef MC_HALF_OPERATORS
 #undef MC_HALF_OPERATOR
 
 // As in PyTorch, only bfloat16 is ordered by operators of its own.
-inline bool operator<(const BFloat16& a, const BFloat16& b) {
+C10_HOST_DEVICE inline bool operator<(const BFloat16& a, const BFloat16& b) {
   return static_cast<float>(a) < static_cast<float>(b);
 }
-inline bool operator>(const BFloat16& a, const BFloat16& b) {
+C10_HOST_DEVICE inline bool operator>(const BFloat16& a, const BFloat16& b) {
   return static_cast<float>(a) > static_cast<float>(b);
 }
 
+#ifndef MC_DEVICE_UNIT
 inline std::ostream& operator<<(std::ostream& out, const Half& value) {
   return out << static_cast<float>(value);
 }
 inline std::ostream& operator<<(std::ostream& out, const BFloat16& value) {
   return out << static_cast<float>(value);
 }
+#endif
+
+#ifdef __CUDACC__
+__device__ inline Half __ldg(const Half* pointer) {
+  return Half(::__ldg(reinterpret_cast<const unsigned short*>(pointer)), Half::from_bits());
+}
+__device__ inline BFloat16 __ldg(const BFloat16* pointer) {
+  return BFloat16(::__ldg(reinterpret_cast<const unsigned short*>(pointer)),
+                  BFloat16::from_bits());
+}
+#endif
 
 } // namespace mc_facade
 } // namespace c10

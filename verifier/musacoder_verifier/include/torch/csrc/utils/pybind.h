@@ -1,6 +1,8 @@
 #pragma once
 
-#include <pybind11/stl.h>
+#include <torch/cuda.h>
 #include <torch/types.h>
 
+#ifndef MC_DEVICE_UNIT
 #include <musacoder/binding.h>
+#endif
