@@ -42,7 +42,7 @@ def test_policies_differ_only_in_what_they_excuse(policy: str, rule: str, verdic
 
 def test_what_a_policy_excuses_is_no_violation_in_words() -> None:
     library = Finding("vendor-library", "the extension calls cublasSgemm")
-    assert severity("libraries-allowed", library) == "hint"
+    assert severity("libraries-allowed", library) == "note"
     assert severity("native-only", library) == "violation"
 
 

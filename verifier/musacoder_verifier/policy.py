@@ -39,6 +39,8 @@ TAMPERING = frozenset(
         "cached-result",
         "work-after-return",
         "hides-operators",
+        "rewrites-code",
+        "searches-process",
     }
 )
 
@@ -63,9 +65,12 @@ def condemns(policy: str, finding: Finding) -> bool:
     return finding.rule not in excused
 
 
-def severity(policy: str, finding: Finding) -> Literal["violation", "hint"]:
-    """What this finding is called where `policy` judges: a violation only where it condemns."""
-    return "violation" if condemns(policy, finding) else "hint"
+def severity(policy: str, finding: Finding) -> Literal["violation", "note", "hint"]:
+    """What this finding is called where `policy` judges: a violation only where it condemns, a note
+    where another policy would condemn."""
+    if condemns(policy, finding):
+        return "violation"
+    return "note" if finding.severity == "violation" else "hint"
 
 
 def legal(policy: str, findings: Sequence[Finding]) -> Legal:

@@ -1,7 +1,8 @@
-"""Which operators of PyTorch, and which vendor libraries, a compiled extension can call.
+"""What a compiled extension can call beside its own code, as its symbol table says.
 
-Read from the object itself: a fast-lane object carries the names of the operators it calls in a
-section of its own, a stock one names each as an undefined symbol.
+A fast-lane object carries the names of the PyTorch operators it calls in a section of its own, a
+stock one names each as an undefined symbol. Vendor libraries, functions that find code at run time
+and functions that change this process's own code are undefined symbols in both.
 """
 
 from __future__ import annotations
@@ -15,8 +16,33 @@ _SECTION = ".musacoder.operators"
 _OPERATOR = re.compile(r"^_ZN2at4_ops(\d+)")
 # The two that the C ABI calls directly.
 _DIRECT = {"mc_empty": "aten::empty.memory_format", "mc_empty_like": "aten::empty_like"}
-_VENDOR = re.compile(r"^(?:cublas|cudnn|cusparse|cusolver|cufft|mublas|mudnn|cblas_|mkl_|dnnl_)\w*")
-
+# Libraries that compute: of the accelerator's vendor, and BLAS, LAPACK, MKL, oneDNN on the host.
+# `curand_kernel.h` is device code without symbols: of curand only the host library is meant.
+_VENDOR = re.compile(
+    r"""^(?: cublas\w* | cudnn\w* | cusparse\w* | cusolver\w* | cufft\w* | curand[A-Z]\w*
+      | cutensor\w* | nppi\w* | mublas\w* | mudnn\w* | musparse\w* | mufft\w* | _ZN4musa3dnn\w*
+      | cblas_\w+ | LAPACKE_\w+ | openblas_\w+ | mkl_\w+ | MKL_\w+ | v[sdcz][A-Z]\w+ | vml\w+
+      | dnnl_\w+ | _ZNK?4dnnl\w+
+      | [sdcz](?: gemm | gemmt | gemv | ger[uc]? | axpy | dot[uc]? | scal | symm | symv | syrk
+               | syr2k | trsm | trsv | trmm | trmv | getr[fs] | potr[fs] | gesv | gesvd | gesdd
+               | syevd? | geqrf)_
+    )$""",
+    re.VERBOSE,
+)
+# What a library finds at run time, its symbol table does not name.
+_LOADERS = frozenset(
+    ["dlopen", "dlmopen", "dlsym", "dlvsym", "__libc_dlopen_mode", "__libc_dlsym",
+     "PyRun_SimpleString", "PyRun_String", "nvrtcCompileProgram", "cuModuleLoad",
+     "cuModuleLoadData", "cuModuleLoadDataEx", "cuLibraryLoadData", "cuLibraryLoadFromFile",
+     "muModuleLoadData"]
+)  # fmt: skip
+# An honest kernel changes neither its process's code nor its memory map.
+_REWRITERS = frozenset(
+    ["mprotect", "pkey_mprotect", "dl_iterate_phdr", "process_vm_writev", "process_vm_readv",
+     "ptrace", "mremap", "userfaultfd"]
+)  # fmt: skip
+_DEVICE_CODE = (".nv_fatbin", "__nv_relfatbin", ".mt_fatbin")
+_LAUNCHES = re.compile(r"^(?:cudaLaunchKernel|__cudaPushCallConfiguration|musaLaunchKernel)\w*$")
 _SWITCH = re.compile(
     r"^_ZNK?2at\d+(enableRecordFunction|set_record_function_tls_|clearCallbacks|disableCallback"
     r"|removeCallback|clearGlobalCallbacks|clearThreadLocalCallbacks|(?:Disable)?RecordFunctionGuard)"
@@ -45,6 +71,27 @@ def vendor_functions(path: str | Path) -> tuple[str, ...]:
     """Functions of cuBLAS, cuDNN, MKL and the like that the object calls, sorted."""
     elf = _Elf(Path(path).read_bytes())
     return tuple(sorted({symbol for symbol in elf.undefined() if _VENDOR.match(symbol)}))
+
+
+def code_loaders(path: str | Path) -> tuple[str, ...]:
+    """Functions that find code at run time and that the object calls, sorted. Nothing for an object
+    that carries the device's runtime in itself: that runtime calls them, too."""
+    elf = _Elf(Path(path).read_bytes())
+    names = set(elf.undefined())
+    if elf.has(*_DEVICE_CODE) and not any(_LAUNCHES.match(name) for name in names):
+        return ()
+    return tuple(sorted(names & _LOADERS))
+
+
+def code_rewriters(path: str | Path) -> tuple[str, ...]:
+    """Functions that change the code or the memory map of this process and that the object calls,
+    sorted."""
+    return tuple(sorted(set(_Elf(Path(path).read_bytes()).undefined()) & _REWRITERS))
+
+
+def has_device_code(path: str | Path) -> bool:
+    """Whether the object carries code for an accelerator."""
+    return _Elf(Path(path).read_bytes()).has(*_DEVICE_CODE)
 
 
 def recording_switches(path: str | Path) -> tuple[str, ...]:
@@ -77,6 +124,9 @@ class _Elf:
     def _text(self, offset: int) -> str:
         end = self._data.index(b"\0", offset)
         return self._data[offset:end].decode("utf-8", "replace")
+
+    def has(self, *sections: str) -> bool:
+        return any(row[0] in sections for row in self._sections)
 
     def strings(self, section: str) -> Iterator[str]:
         """The zero-terminated strings of a section."""

@@ -33,6 +33,20 @@ def _constant(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return torch.full_like(values, 0.75)
 
 
+def _fine(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """In [1, 2), each a little less than half a step of a ten-bit mantissa above a ten-bit number:
+    TF32 and half round every one of them down, so that the errors of a sum do not cancel."""
+    steps = torch.randint(0, 1 << 10, values.shape, generator=generator, dtype=torch.float32)
+    return (1.0 + (steps + 0.46) / (1 << 10)).to(values.dtype)
+
+
+def _binary(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Zeros and ones: sums of products are whole numbers, exact in float32 up to 2**24."""
+    return torch.randint(0, 2, values.shape, generator=generator, dtype=torch.float32).to(
+        values.dtype
+    )
+
+
 _TRANSFORMS: Dict[str, Transform] = {
     "wide": lambda values, _: values * 8.0,
     "small": lambda values, _: values / 64.0,
@@ -41,11 +55,13 @@ _TRANSFORMS: Dict[str, Transform] = {
     "heavy": _heavy,
     "sorted": lambda values, _: values.sort().values,
     "constant": _constant,
+    "fine": _fine,
+    "binary": _binary,
 }
 OWN = "own"
 STRESS: Tuple[str, ...] = tuple(_TRANSFORMS)
 # A tie has no one right index: integer outputs are not compared where all inputs are equal.
-AMBIGUOUS_INDICES = frozenset({"constant"})
+AMBIGUOUS_INDICES = frozenset({"constant", "binary"})
 
 
 def seed_everything(seed: int) -> None:

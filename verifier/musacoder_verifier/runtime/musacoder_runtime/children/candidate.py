@@ -12,6 +12,7 @@ import time
 from typing import Any, Callable, Optional
 
 from musacoder_runtime import (
+    audit_watch,
     device_witness,
     devices,
     failure,
@@ -50,6 +51,7 @@ def main(channel: Channel, spec: dict[str, Any]) -> None:
 class CheckedCandidate:
     # No instance attribute can stand before a method.
     __slots__ = (
+        "_audit",
         "_device",
         "_extensions",
         "_gate",
@@ -71,6 +73,7 @@ class CheckedCandidate:
         self._gate = operator_gate.OperatorGate()
         self._extensions: list[Any] = []
         self._libraries: Any = None
+        self._audit = audit_watch.AuditWatch()
         self._snapshot: Any = None
         self._runner: Any = None
         self._held: list[Any] = []  # inputs of the last trial: refilled, or kept at their address
@@ -84,7 +87,7 @@ class CheckedCandidate:
             "again": self.again,
             "probe": self.probe,
             "device_work": self.device_work,
-            **dict.fromkeys(("prepare", "go", "calibrate"), self._time),
+            **dict.fromkeys(("prepare", "go", "calibrate", "busy_threads"), self._time),
             "fetch": self.fetch,
         }
         return {name: self._guarded(operation) for name, operation in guarded.items()}
@@ -122,14 +125,17 @@ class CheckedCandidate:
         poison = self._try_poison()
         self._snapshot = tamper.Snapshot({"_gate": self, "_device": self})
         self._libraries = loaded_libraries.LibraryWatch()
+        self._audit.watching = True
         candidate = module_source.load(spec["source"], spec["path"], _NAME)
         model = reference_module.construct(module, reference_module.SEED, candidate.ModelNew)
+        self._audit.watching = False
         training = bool(spec["reference"].get("training", False))
         self._runner = running.Runner(module, model, self._device, training)
         self._snapshot.hold(self._runner, "device", "model", "module")
         return {
             "digest": digest,
             "changes": self._changes(),
+            "audited": self._audited(),
             "extensions": len(self._extensions),
             "poison": poison,
             "watchable": device_witness.activity(self._device.torch_device) is not None,
@@ -179,6 +185,7 @@ class CheckedCandidate:
         witness = CallWitness(self._extensions)
         threads = set(threading.enumerate())
         self._device.poison(message["poison"])
+        self._audit.watching = True
         try:
             output, capture = self._gate.run(
                 lambda: witness.run(lambda: self._runner.forward(inputs, message["seed"])),
@@ -187,6 +194,7 @@ class CheckedCandidate:
             # Written at once: what a thread computes later must not count.
             answer["outputs"] = tensor_tree.write(output, self._outputs_fd)
         finally:
+            self._audit.watching = False
             self._device.poison(False)
         mutated = running.changed(before, inputs)
         effects = tensor_tree.effects(inputs, mutated, self._runner.buffers())
@@ -201,6 +209,7 @@ class CheckedCandidate:
             witness_complete=witness.complete,
             changes=[*self._changes(), *_switched(capture, witness)],
             exported=sorted(witness.exported),
+            audited=self._audited(),
             libraries=self._libraries.added(),
             threads_left=sorted(t.name for t in set(threading.enumerate()) - threads),
             background=self._background() if message["index"] == 0 else 0.0,
@@ -208,6 +217,9 @@ class CheckedCandidate:
         )
         self._last = (output, recipes.leaf_digests(_plain(output)))
         return answer
+
+    def _audited(self) -> list[list[str]]:
+        return [list(entry) for entry in sorted(self._audit.found)]
 
     def _background(self) -> float:
         """Share of a short pause that other threads of this process computed in."""
