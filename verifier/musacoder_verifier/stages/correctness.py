@@ -21,7 +21,9 @@ from musacoder_verifier.stages.side import Deadline, StageStop, number
 from musacoder_verifier.verdict import Correctness, Failure
 
 OWN = "own"
-_STRESS = ("shifted", "wide", "negative", "heavy", "small", "sorted", "constant")
+_STRESS = (
+    "shifted", "wide", "negative", "heavy", "fine", "small", "sorted", "constant", "binary",
+)  # fmt: skip
 _OWN_TRIALS = 5
 # Trials that are also run a second time, unpoisoned.
 _REPEATED = 2
@@ -47,6 +49,7 @@ class Evidence:
     lazy_output: str | None = None
     exported: set[str] = field(default_factory=set)  # ways out of torch for tensors' memory
     extensions: int = 0
+    audited: set[tuple[str, str]] = field(default_factory=set)  # (rule, what the interpreter saw)
     libraries: set[str] = field(default_factory=set)  # mapped since the Candidate was imported
     watchable: bool = False  # whether the device can tell which kernels it runs
 
@@ -221,6 +224,7 @@ class _Check:
                     )
                 )
             self._note_changes(answer["changes"])
+            self._note_audited(answer["audited"])
             self.evidence.extensions = int(answer["extensions"])
             self._poison = bool(answer["poison"])
             self.evidence.watchable = bool(answer["watchable"])
@@ -231,6 +235,9 @@ class _Check:
 
     def _note_changes(self, changes: Any) -> None:
         self.evidence.changes |= {(str(rule), str(what)) for rule, what in changes}
+
+    def _note_audited(self, audited: Any) -> None:
+        self.evidence.audited |= {(str(rule), str(what)) for rule, what in audited}
 
     async def trials(self, parameters: bool) -> None:
         loaded = parameters and await self._transfer(None)
@@ -357,6 +364,7 @@ class _Check:
         evidence.witness_complete &= bool(answer["witness_complete"])
         self._note_changes(answer["changes"])
         evidence.exported |= {str(name) for name in answer["exported"]}
+        self._note_audited(answer["audited"])
         evidence.libraries |= {str(path) for path in answer["libraries"]}
         evidence.threads_left |= {str(name) for name in answer["threads_left"]}
         evidence.background = max(evidence.background, number(answer["background"]))
