@@ -9,6 +9,7 @@ from typing import Any
 
 _RUNTIME = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _FRAMES = 100
+_BARE_FRAMES = 12
 _TEXT = 16_000
 
 
@@ -23,11 +24,12 @@ def describe(error: BaseException) -> dict[str, Any]:
         return _describe(error)
     except BaseException as second:  # a hostile __str__, or no memory left for the report
         kind = type(error).__name__
+        both = _bare_frames(error) + _bare_frames(second)
         return {
             "type": kind,
             "message": f"{kind}, whose report failed with {type(second).__name__}",
             "frames": [],
-            "traceback": "",
+            "traceback": "\n".join(f"{file}:{line} in {name}" for file, line, name in both),
         }
 
 
@@ -60,6 +62,17 @@ def _describe(error: BaseException) -> dict[str, Any]:
         code = error.code
         report["code"] = code if isinstance(code, int) or code is None else str(code)
     return report
+
+
+def _bare_frames(error: BaseException) -> list[tuple[str, int, str]]:
+    """The innermost frames without their text: reading sources may be what fails."""
+    frames: list[tuple[str, int, str]] = []
+    link = error.__traceback__
+    while link is not None:
+        code = link.tb_frame.f_code
+        frames.append((code.co_filename, link.tb_lineno, code.co_name))
+        link = link.tb_next
+    return frames[-_BARE_FRAMES:]
 
 
 def _theirs(stack: Iterable[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
