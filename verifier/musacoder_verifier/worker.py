@@ -283,10 +283,15 @@ class Worker:
                 self._children.pop(child.number, None)
                 child.release()
 
+    def end_soon(self, child: Child) -> None:
+        """Kills a child without waiting for its end, which leaving its context does."""
+        if not child.exited.is_set():
+            self._send_control({"op": "kill", "id": child.number}, [])
+
     async def _end(self, child: Child) -> None:
         if child.exited.is_set():
             return
-        self._send_control({"op": "kill", "id": child.number}, [])
+        self.end_soon(child)
         try:
             await asyncio.wait_for(child.exited.wait(), _STOP_SECONDS)
         except TimeoutError:

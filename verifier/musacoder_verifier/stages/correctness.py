@@ -11,7 +11,7 @@ import asyncio
 import dataclasses
 import random
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -30,6 +30,8 @@ _REPEATED = 2
 _SEED_STEP = 1000003
 # What is planned beyond the first own trials must not take more than this share of the stage.
 _SHARE = 0.5
+# Inputs and outputs of two trials together may take this much of the Reference's memory.
+_AHEAD_BYTES = 1 << 30
 
 
 @dataclass
@@ -109,14 +111,31 @@ class CorrectnessOutcome:
     weak_imposters: tuple[str, ...] = ()
 
 
-async def set_up_reference(pair: Pair, deadline: Deadline) -> Mapping[str, Any]:
-    """Build the Reference and see that it agrees with itself; StageStop with reference_error."""
-    return await pair.reference.ask({"op": "setup", "seed": pair.seed}, deadline)
+@dataclass(frozen=True)
+class SetUp:
+    """`reference`: its answer. `candidate`: its own, when it comes."""
+
+    reference: Mapping[str, Any]
+    candidate: asyncio.Future[Mapping[str, Any]]
+
+
+async def set_up(pair: Pair, deadline: Deadline) -> SetUp:
+    """Build both sides. Returns when the Reference is built and agrees with itself; StageStop with
+    reference_error where it does not, whatever becomes of the Candidate."""
+    candidate = asyncio.ensure_future(
+        pair.candidate.ask({"op": "setup"}, deadline, "building ModelNew")
+    )
+    try:
+        reference = await pair.reference.ask({"op": "setup", "seed": pair.seed}, deadline)
+    except BaseException:
+        candidate.cancel()
+        raise
+    return SetUp(reference, candidate)
 
 
 async def check(
     pair: Pair,
-    setup: Mapping[str, Any],
+    setup: SetUp,
     deadline: Deadline,
     *,
     training: bool,
@@ -131,7 +150,7 @@ async def check(
     try:
         await run.set_up(setup)
         if like_kernelbench is None:
-            await run.trials(bool(setup["parameters"]))
+            await run.trials(bool(setup.reference["parameters"]))
         else:
             await run.trials_like_kernelbench(planned, like_kernelbench)
     except StageStop as stop:
@@ -154,7 +173,7 @@ async def check(
         failure,
         run.evidence,
         run.not_checked,
-        setup,
+        setup.reference,
         tuple(oracle["imposters"]),
     )
 
@@ -198,6 +217,35 @@ async def _together(
     return cast("tuple[Mapping[str, Any], Mapping[str, Any]]", tuple(answers))
 
 
+@dataclass(frozen=True)
+class _Recipe:
+    """`place`: which trial of its kind, told by its seed. `check`: what wrong values mean here."""
+
+    distribution: str
+    place: int
+    check: str | None = None
+
+
+@dataclass(frozen=True)
+class _Trial:
+    recipe: _Recipe
+    message: Mapping[str, Any]  # the recipe as both children take it
+    expected: asyncio.Future[dict[str, Any]]
+
+
+def _ahead_fits(setup: Mapping[str, Any]) -> bool:
+    return int(setup["input_bytes"]) + int(setup["output_bytes"]) <= _AHEAD_BYTES // 2
+
+
+def _started(
+    asked: Coroutine[Any, Any, dict[str, Any]],
+) -> asyncio.Future[dict[str, Any]]:
+    """Asks now. Where nobody comes to the answer, a failure in it stays unread."""
+    task = asyncio.ensure_future(asked)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return task
+
+
 class _Check:
     def __init__(self, pair: Pair, deadline: Deadline) -> None:
         self.pair = pair
@@ -208,13 +256,15 @@ class _Check:
         self._index = 0
         self._started = time.monotonic()
         self._poison = True
+        self._ahead = False
         # The trial that is also watched in a second way; nobody can know which.
         self._shadowed = random.SystemRandom().randrange(_OWN_TRIALS)
 
-    async def set_up(self, setup: Mapping[str, Any]) -> None:
-        answer = await self.pair.candidate.ask({"op": "setup"}, self.deadline, "building ModelNew")
+    async def set_up(self, setup: SetUp) -> None:
+        answer = await setup.candidate
+        self._ahead = _ahead_fits(setup.reference)
         try:
-            if answer["digest"] != setup["digest"]:
+            if answer["digest"] != setup.reference["digest"]:
                 raise StageStop(
                     Failure(
                         "reference_error",
@@ -241,22 +291,49 @@ class _Check:
 
     async def trials(self, parameters: bool) -> None:
         loaded = parameters and await self._transfer(None)
-        for number_ in range(_OWN_TRIALS):
-            await self._trial(OWN, number_)
+        await self._run(_Recipe(OWN, place) for place in range(_OWN_TRIALS))
         if loaded:
             await self._transfer(self.pair.seed + 1)
-            await self._trial(OWN, _OWN_TRIALS, check="parameters")
+            await self._run([_Recipe(OWN, _OWN_TRIALS, check="parameters")])
             await self._transfer(self.pair.seed + 2)
         elif parameters:
             self.not_checked.append(
                 "changed parameters (ModelNew's state_dict has other names than Model's)"
             )
-        for number_, distribution in enumerate(_STRESS):
+        await self._run(self._stress())
+
+    def _stress(self) -> Iterator[_Recipe]:
+        """One trial of each distribution, while there is time."""
+        for place, distribution in enumerate(_STRESS):
             if time.monotonic() - self._started > _SHARE * self.deadline.seconds:
-                skipped = ", ".join(_STRESS[number_:])
+                skipped = ", ".join(_STRESS[place:])
                 self.not_checked.append(f"value distributions {skipped} (no time left)")
                 break
-            await self._trial(distribution, number_)
+            yield _Recipe(distribution, place)
+
+    async def _run(self, recipes: Iterable[_Recipe]) -> None:
+        """One trial after the other. Where memory allows, the Reference makes the next one's
+        expected values while the Candidate runs: parameters must not change in between."""
+        left = iter(recipes)
+        trial = self._begin(left)
+        while trial is not None:
+            following = self._begin(left) if self._ahead else None
+            await self._trial(trial)
+            trial = following or self._begin(left)
+
+    def _begin(self, recipes: Iterator[_Recipe]) -> _Trial | None:
+        """The next trial, its expected values asked for; the Reference answers in order."""
+        recipe = next(recipes, None)
+        if recipe is None:
+            return None
+        message = {
+            "seed": self.pair.seed + recipe.place * _SEED_STEP,
+            "distribution": recipe.distribution,
+            "index": self._index,
+        }
+        self._index += 1
+        asked = self.pair.reference.ask({"op": "trial", **message}, self.deadline)
+        return _Trial(recipe, message, _started(asked))
 
     async def trials_like_kernelbench(self, planned: int, notes: kernelbench.Trials) -> None:
         """Neither poisoned memory nor repeats, and nothing but `torch.allclose` decides."""
@@ -281,7 +358,12 @@ class _Check:
             except (KeyError, TypeError, ValueError) as error:
                 raise self.pair.candidate.nonsense(self.deadline, error) from error
             judged = await self.pair.reference.ask(
-                {"op": "allclose", "outputs": outputs, "tolerances": list(notes.tolerances)},
+                {
+                    "op": "allclose",
+                    "outputs": outputs,
+                    "index": recipe["index"],
+                    "tolerances": list(notes.tolerances),
+                },
                 self.deadline,
                 runs_user_code=False,
             )
@@ -313,42 +395,44 @@ class _Check:
         )
         return bool(answer.get("loaded"))
 
-    async def _trial(self, distribution: str, number_: int, check: str | None = None) -> None:
-        seed = self.pair.seed + number_ * _SEED_STEP
-        recipe = {"seed": seed, "distribution": distribution, "index": self._index}
+    async def _trial(self, trial: _Trial) -> None:
+        distribution, index = trial.recipe.distribution, trial.message["index"]
+        own = distribution == OWN
         doing = "running ModelNew.forward"
-        if distribution != OWN:
+        if not own:
             doing += f" on {distribution} values"
-        reuse = (self._index + 1) % 2 == 0
-        shadow = distribution == OWN and number_ == self._shadowed
-        run = {"op": "trial", **recipe, "reuse": reuse, "poison": self._poison, "shadow": shadow}
-        asked = self.pair.reference.ask({"op": "trial", **recipe}, self.deadline)
-        if distribution == OWN:
+        run = {
+            "op": "trial",
+            **trial.message,
+            "reuse": index % 2 == 1,
+            "poison": self._poison,
+            "shadow": own and trial.recipe.place == self._shadowed,
+        }
+        if own:
             # Both sides at once: the Reference cannot skip these.
             answer, expected = await _together(
-                self.pair.candidate.ask(run, self.deadline, doing), asked
+                self.pair.candidate.ask(run, self.deadline, doing), trial.expected
             )
         else:
-            expected = await asked
+            expected = await trial.expected
             if "skip" in expected:
                 self.not_checked.append(f"values {distribution}: {expected['skip']}")
                 return
             answer = await self.pair.candidate.ask(run, self.deadline, doing)
-        self._index += 1
         try:
             self._note(answer)
             outputs = dict(answer["outputs"])
         except (KeyError, TypeError, ValueError) as error:
             raise self.pair.candidate.nonsense(self.deadline, error) from error
-        judged = await self._judge(outputs, first=True)
+        judged = await self._judge(outputs, index, first=True)
         problem = self._problem(answer, expected, judged) or await self._effects(answer)
-        if self._index <= _REPEATED:
-            problem = await self._repeat(recipe, judged, problem)
-        self._count(judged, problem, distribution, check)
+        if index < _REPEATED:
+            problem = await self._repeat(trial, judged, problem)
+        self._count(judged, problem, trial.recipe)
 
-    async def _judge(self, outputs: dict[str, Any], *, first: bool) -> dict[str, Any]:
+    async def _judge(self, outputs: dict[str, Any], index: int, *, first: bool) -> dict[str, Any]:
         return await self.pair.reference.ask(
-            {"op": "judge", "outputs": outputs, "first": first},
+            {"op": "judge", "outputs": outputs, "index": index, "first": first},
             self.deadline,
             runs_user_code=False,
         )
@@ -415,16 +499,16 @@ class _Check:
         return (str(judged["check"]), str(judged["detail"])) if judged["check"] else None
 
     async def _repeat(
-        self, recipe: dict[str, Any], judged: Mapping[str, Any], problem: tuple[str, str] | None
+        self, trial: _Trial, judged: Mapping[str, Any], problem: tuple[str, str] | None
     ) -> tuple[str, str] | None:
         answer = await self.pair.candidate.ask(
-            {"op": "again", **recipe}, self.deadline, "running ModelNew.forward again"
+            {"op": "again", **trial.message}, self.deadline, "running ModelNew.forward again"
         )
         same = bool(answer.get("same"))
         self.figures.deterministic = same and self.figures.deterministic is not False
         if same or not isinstance(answer.get("outputs"), Mapping):
             return problem
-        again = await self._judge(dict(answer["outputs"]), first=False)
+        again = await self._judge(dict(answer["outputs"]), trial.message["index"], first=False)
         if judged["check"] == "values" and again["check"] is None:
             self.figures.deterministic = None  # poisoned memory made the difference
             return "unwritten_output", str(judged["detail"])
@@ -433,13 +517,9 @@ class _Check:
         return problem
 
     def _count(
-        self,
-        judged: Mapping[str, Any],
-        problem: tuple[str, str] | None,
-        distribution: str,
-        check: str | None,
+        self, judged: Mapping[str, Any], problem: tuple[str, str] | None, recipe: _Recipe
     ) -> None:
-        figures = self.figures
+        figures, distribution, check = self.figures, recipe.distribution, recipe.check
         figures.trials += 1
         if problem is None:
             figures.passed += 1
@@ -483,15 +563,25 @@ async def probe_scope(
     """Other shapes, strides and dtypes: holds, refuses or wrong; never a failure. Last of all,
     since a kernel that reads beyond its inputs may take its process along."""
     scope: dict[str, str] = {}
-    for probe in probes:
-        message = {"op": "probe", "probe": probe, "seed": pair.seed}
-        expected = await pair.reference.ask(message, deadline)
+
+    left = [{"op": "probe", "probe": probe, "seed": pair.seed, "index": probe} for probe in probes]
+    asked = _started(pair.reference.ask(left[0], deadline))
+    for place, probe in enumerate(probes):
+        expected = await asked
+        if probe != probes[-1]:
+            # While the Candidate runs.
+            asked = _started(pair.reference.ask(left[place + 1], deadline))
         if "skip" in expected:
             continue
         try:
-            answer = await pair.candidate.ask(message, deadline, f"trying {probe}")
+            answer = await pair.candidate.ask(left[place], deadline, f"trying {probe}")
             judged = await pair.reference.ask(
-                {"op": "judge", "outputs": dict(answer["outputs"]), "first": False},
+                {
+                    "op": "judge",
+                    "outputs": dict(answer["outputs"]),
+                    "index": probe,
+                    "first": False,
+                },
                 deadline,
                 runs_user_code=False,
             )

@@ -6,6 +6,7 @@ what the reference child does is never the Candidate's.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import Mapping
@@ -110,19 +111,22 @@ class CandidateSide:
 
 
 class ReferenceSide:
-    """The reference child: the user's own code, and our judge."""
+    """The reference child: the user's own code, and our judge. It may be asked while it still works
+    on an earlier question: they are put to it one after the other."""
 
     def __init__(self, child: Child, reference: Reference) -> None:
         self.child = child
         self._reference = reference
+        self._turn = asyncio.Lock()
 
     async def ask(
         self, message: dict[str, Any], deadline: Deadline, *, runs_user_code: bool = True
     ) -> dict[str, Any]:
         """The answer to `message`. Raises StageStop with a reference_error, or InfraFault."""
-        await self.child.send(message)
         try:
-            answer = await self.child.receive(deadline.left())
+            async with self._turn:
+                await self.child.send(message)
+                answer = await self.child.receive(deadline.left())
         except ChildTimeout as error:
             if not runs_user_code:
                 raise InfraFault(f"judging took more than {deadline.seconds:g} s") from error

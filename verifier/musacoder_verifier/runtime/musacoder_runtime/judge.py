@@ -167,20 +167,50 @@ def _compare_leaf(actual: Any, expected: Any, golden: Any, stress: bool) -> Comp
     return compare(actual, expected, exact, stress=stress)
 
 
-def rejects(actual: Any, expected: Any, *, stress: bool) -> bool:
-    """Whether a thin sample of a leaf is enough to refuse it, plainly and scaled; without golden
-    values. False says nothing."""
+def rejects(
+    actual: Any,
+    expected: Any,
+    golden: Any = None,
+    *,
+    stress: bool,
+    reference_error: float = 0.0,
+) -> bool:
+    """Whether a thin sample of a leaf is enough to refuse it, plainly and scaled. With golden
+    values `reference_error` is the largest float64 error of the whole of `expected`. False says
+    nothing."""
     if not (isinstance(actual, torch.Tensor) and isinstance(expected, torch.Tensor)):
         return False
     if actual.shape != expected.shape or not expected.is_floating_point():
         return False
+    exact = golden if isinstance(golden, torch.Tensor) else None
+    if exact is not None and exact.shape != expected.shape:
+        return False
     step = max(1, expected.numel() // _SAMPLE)
     wanted = tolerance_of(expected.dtype)
-    thin = [t.reshape(-1)[::step] for t in (actual, expected)]
+    thin = [t.reshape(-1)[::step] if t is not None else None for t in (actual, expected, exact)]
+    assert thin[0] is not None and thin[1] is not None
     rms = root_mean_square(thin[1])
     plain = wanted * max(1.0, rms) if stress else wanted
-    figures = _scan(thin[0], thin[1], None, wanted, plain, max(plain, wanted * rms), rms, stress)
+    figures = _scan(thin[0], thin[1], thin[2], wanted, plain, max(plain, wanted * rms), rms, stress)
+    if exact is not None and (figures.candidate_error or 0.0) <= 2.0 * reference_error:
+        return False
     return min(figures.bad, figures.bad_scaled) > _SURE
+
+
+def largest_error(expected: Any, golden: Any) -> float:
+    """The largest difference of a leaf of the Reference's from its float64 run, in float64;
+    infinity where it is not finite everywhere, 0 where there is nothing to compare."""
+    if not (isinstance(expected, torch.Tensor) and isinstance(golden, torch.Tensor)):
+        return 0.0
+    if not expected.is_floating_point() or expected.shape != golden.shape:
+        return 0.0
+    largest = 0.0
+    for rough, exact in zip(expected.reshape(-1).split(_CHUNK), golden.reshape(-1).split(_CHUNK)):
+        top = _top((exact - rough.double()).abs_())
+        if not math.isfinite(top):
+            return math.inf
+        largest = max(largest, top)
+    return largest
 
 
 def _compare_value(actual: Any, expected: Any) -> Comparison:
@@ -308,7 +338,7 @@ def _scan(
         figures.candidate_error = figures.reference_error = 0.0
     flat = [t.reshape(-1) if t is not None else None for t in (actual, expected, golden)]
     for start in range(0, expected.numel(), _CHUNK):
-        if golden is None and _plainly_within(flat, start, min(atol, scaled_atol), rms, figures):
+        if _plainly_within(flat, start, min(atol, scaled_atol), rms, figures):
             continue
         a, e, g = (t[start : start + _CHUNK].double() if t is not None else None for t in flat)
         assert a is not None and e is not None
@@ -352,16 +382,27 @@ def _plainly_within(
     flat: Sequence[Optional[torch.Tensor]], start: int, limit: float, rms: float, figures: _Figures
 ) -> bool:
     """The usual case at a fraction of the price: all elements finite and within the absolute
-    tolerance alone, told in the tensors' own precision. False says nothing."""
+    tolerance alone, told in the tensors' own precision; of the golden values in float64 where there
+    are some. False says nothing."""
     a, e = (t[start : start + _CHUNK] for t in flat[:2] if t is not None)
     if a.dtype not in (torch.float32, torch.float64):
         return False
+    golden = flat[2]
+    if golden is not None:
+        exact = golden[start : start + _CHUNK]
+        own = float((exact - e).abs_().max())
+        if not math.isfinite(own):
+            return False
+        e = exact
     away = (a - e).abs_()
     top = float(away.max())
     # Also false for a NaN. The margin is above the rounding of one subtraction.
     if not top <= limit * (1.0 - 1e-5):
         return False
     figures.max_abs = max(figures.max_abs, top)
+    if golden is not None:
+        figures.candidate_error = max(figures.candidate_error or 0.0, top)
+        figures.reference_error = max(figures.reference_error or 0.0, own)
     scale = e.abs().clamp_min_(rms) if rms > 0 else e.abs().clamp_min_(1.0)
     figures.max_rel = max(figures.max_rel, float(away.div_(scale).max()))
     return True

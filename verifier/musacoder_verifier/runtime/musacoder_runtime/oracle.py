@@ -35,18 +35,19 @@ def imposters(
     expected: tuple[Any, Sequence[Any]],
     inputs: Sequence[Any],
     previous: Optional[tuple[Any, Sequence[Any]]],
+    without: Collection[str] = (),
 ) -> dict[str, list[Any]]:
-    """Name -> leaves of a false output. `previous` is the expected output of another trial."""
+    """Name -> leaves of a false output, but for those named in `without`. `previous` is the
+    expected output of another trial."""
     leaves = expected[1]
+    made = {"zeros": _zeros, "constant": _mean, "permuted": _permuted}
     found = {
-        "zeros": [_zeros(leaf) for leaf in leaves],
-        "constant": [_mean(leaf) for leaf in leaves],
-        "permuted": [_permuted(leaf) for leaf in leaves],
+        name: [make(leaf) for leaf in leaves] for name, make in made.items() if name not in without
     }
-    copied = [_copied(leaf, inputs) for leaf in leaves]
+    copied = [_copied(leaf, inputs) for leaf in leaves] if "input" not in without else [None]
     if all(leaf is not None for leaf in copied):
         found["input"] = copied
-    if previous is not None and _same_shapes(previous, expected):
+    if previous is not None and "stale" not in without and _same_shapes(previous, expected):
         found["stale"] = list(previous[1])
     return found
 
@@ -63,11 +64,13 @@ def probe(
 ) -> list[ImposterResult]:
     """Judge every imposter on one trial, but for those that are `settled`."""
     results = []
-    for name, leaves in imposters(expected, inputs, previous).items():
-        if name in settled:
-            continue
-        if golden is None and any(
-            judge.rejects(a, e, stress=not own) for a, e in zip(leaves, expected[1])
+    false = imposters(expected, inputs, previous, settled)
+    exact = list(golden) if golden is not None else [None] * len(expected[1])
+    errors = [judge.largest_error(e, g) for e, g in zip(expected[1], exact)] if false else []
+    for name, leaves in false.items():
+        if any(
+            judge.rejects(a, e, g, stress=not own, reference_error=error)
+            for a, e, g, error in zip(leaves, expected[1], exact, errors)
         ):
             results.append(ImposterResult(name, own, True, True, False))
             continue

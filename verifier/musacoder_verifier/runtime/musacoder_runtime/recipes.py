@@ -29,6 +29,18 @@ def _heavy(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return tail.to(values.dtype)
 
 
+def _sorted(values: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+    """By NumPy where it can: its sort is an order of magnitude faster than torch's, which keeps the
+    places, too. The values are the same, and so is the choice on both sides of a Verdict."""
+    try:
+        plain = values.numpy()
+    except (RuntimeError, TypeError):  # no NumPy, or a dtype that it does not have
+        return values.sort().values
+    plain = plain.copy()
+    plain.sort()
+    return torch.from_numpy(plain)
+
+
 def _constant(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return torch.full_like(values, 0.75)
 
@@ -53,7 +65,7 @@ _TRANSFORMS: Dict[str, Transform] = {
     "shifted": lambda values, _: values * 2.5 + 3.0,
     "negative": lambda values, _: -values.abs(),
     "heavy": _heavy,
-    "sorted": lambda values, _: values.sort().values,
+    "sorted": _sorted,
     "constant": _constant,
     "fine": _fine,
     "binary": _binary,

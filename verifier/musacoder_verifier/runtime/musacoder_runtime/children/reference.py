@@ -53,7 +53,8 @@ class Judge:
         precision.configure(spec["tf32"])
         self._device.configure(spec["threads"])
         self._runner: Any = None
-        self._trial: Any = None
+        self._trial: Any = None  # the one that is judged
+        self._made: dict[Any, _Trial] = {}  # those that will be, by index
         self._previous: Optional[Flat] = None
         self._seen: dict[str, int] = {}  # digest of a Candidate's output -> trial
         self._imposters: list[oracle.ImposterResult] = []
@@ -127,11 +128,11 @@ class Judge:
                 raise reference_module.ReferenceFault(
                     f"Model.forward returns a {entry['type']}, which cannot be compared"
                 )
-        size = sum(t.numel() * t.element_size() for t in leaves if isinstance(t, torch.Tensor))
         return {
             "digest": digest,
             "inputs": described,
-            "output_bytes": size,
+            "input_bytes": _bytes(tensor_tree.tensors(inputs)),
+            "output_bytes": _bytes(leaves),
             "versions": reference_module.versions(),
             "parameters": bool(tensor_state.tensors(model)),
         }
@@ -177,9 +178,21 @@ class Judge:
         expected = _host(output)
         if not own and not _useful(expected):
             return {"skip": "the Reference's own outputs are mostly not finite"}
-        self._trial = _Trial(message["index"], own, seed, distribution, inputs, expected)
-        self._trial.effects = {name: _host(value) for name, value in effects.items()}
+        trial = _Trial(message["index"], own, seed, distribution, inputs, expected)
+        trial.effects = {name: _host(value) for name, value in effects.items()}
+        self._keep(message, trial)
         return {"digest": digest, "mutated": mutated, "aliases": aliases}
+
+    def _keep(self, message: dict[str, Any], trial: Any) -> None:
+        """Until it is judged; of those that never are, only the last is held."""
+        while len(self._made) > 1:
+            del self._made[next(iter(self._made))]
+        self._made[message["index"]] = trial
+
+    def _take(self, message: dict[str, Any]) -> Any:
+        """The trial that a message names; it is the current one until another is named."""
+        self._trial = self._made.pop(message["index"], self._trial)
+        return self._trial
 
     def judge_effects(self, message: dict[str, Any]) -> dict[str, Any]:
         """Compare changed inputs and buffers of both sides by name. `missing` are names of buffers
@@ -202,8 +215,9 @@ class Judge:
         return {"check": None, "detail": "", "missing": missing}
 
     def judge(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Compare what the Candidate wrote with the expected values of the current trial."""
-        trial = self._trial
+        """Compare what the Candidate wrote with the expected values of a trial, the current one
+        from now on. Trials are judged in the order that they were made in."""
+        trial = self._take(message)
         try:
             actual = tensor_tree.read(message["outputs"], self._outputs_fd)
         except tensor_tree.TreeError as error:
@@ -235,7 +249,7 @@ class Judge:
     def allclose(self, message: dict[str, Any]) -> dict[str, Any]:
         """KernelBench's comparison with the current trial, at each of `tolerances`. `by_dtype` has
         the tolerances that KernelBench gives to the dtypes of the expected outputs."""
-        expected = self._trial.expected
+        expected = self._take(message).expected
         tensors = [leaf for leaf in expected[1] if isinstance(leaf, torch.Tensor)]
         by_dtype = {
             str(leaf.dtype)[len("torch.") :]: judge.tolerance_of(leaf.dtype) for leaf in tensors
@@ -272,13 +286,15 @@ class Judge:
             expected = self._run(inputs, message["seed"])
         except Exception as error:
             return {"skip": f"the Reference refuses it: {type(error).__name__}"}
-        self._trial = _Trial(-1, True, message["seed"], recipes.OWN, inputs, expected)
+        trial = _Trial(-1, True, message["seed"], recipes.OWN, inputs, expected)
+        self._keep(message, trial)
         return {}
 
     def _golden(self, trial: Any) -> Optional[list[Any]]:
         """A float64 run of the Reference; None where it cannot run in float64."""
         if trial.golden is None:
             try:
+                self._runner.reset_buffers()
                 model = copy.deepcopy(self._runner.model).double()
                 inputs = [_double(value) for value in recipes.clone(trial.inputs)]
                 with torch.no_grad():
@@ -384,6 +400,10 @@ def _varies(leaf: Any) -> bool:
         return False
     flat = leaf.reshape(-1)
     return bool((flat != flat[0]).any())
+
+
+def _bytes(leaves: list[Any]) -> int:
+    return sum(t.numel() * t.element_size() for t in leaves if isinstance(t, torch.Tensor))
 
 
 def _useful(expected: Flat) -> bool:
