@@ -7,17 +7,20 @@ the facade brings few (`MC_DEVICE_UNIT`), and what a source names decides which 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from musacoder_verifier import tools
 from musacoder_verifier.build_request import BuildRequest, SourceText
 from musacoder_verifier.diagnostics import virtual_name
-from musacoder_verifier.lanes import operators, std_names
+from musacoder_verifier.lanes import nvcc_steps, operators, std_names
 from musacoder_verifier.lanes.prepare import Prepared, facade_includes
 from musacoder_verifier.toolchain import Compiler, Toolkit
 
 UNIT = "device.cu"
+OBJECT = "device.o"
 FOLDER = "device"  # of what is generated for the device unit alone
 # What torch.utils.cpp_extension gives nvcc beside the architecture, in every version since 2.0.
 _COMMON_FLAGS = (
@@ -28,7 +31,9 @@ _COMMON_FLAGS = (
     "--expt-relaxed-constexpr",
 )
 # `load_inline` puts these first in a device source.
-_IMPLICIT = ("torch/types.h", "cuda.h", "cuda_runtime.h")
+_IMPLICIT = ("torch/types.h", "cuda_runtime.h")
+# The driver's header is large and rarely meant: its names begin so.
+_DRIVER = re.compile(r"\b(?:cu[A-Z]|CU_?[A-Z]|CUDA_[A-Z])")
 
 # What of PyTorch the lean unit leaves out.
 _LEFT_OUT = re.compile(
@@ -99,6 +104,7 @@ def write_unit(request: BuildRequest, folder: Path, torch_include: Path) -> None
     if few is not None:
         parts.append("#define MC_DEVICE_UNIT\n")
         parts += [f"#include <{header}>\n" for header in few]
+    parts += ["#include <cuda.h>\n"] if few is None or _DRIVER.search(text) else []
     parts += [f"#include <{header}>\n" for header in _IMPLICIT]
     parts.append("#include <musacoder_generated/operators.h>\n")
     parts += [f'#line 1 "{virtual_name(index)}"\n{source.text}\n' for index, source in sources]
@@ -125,3 +131,23 @@ def arguments(
         *(f"-I{path}" for path in request.extra_include_paths),
         "-c", UNIT, "-o", target,
     ]  # fmt: skip
+
+
+async def compile_unit(
+    device: DeviceCompiler,
+    request: BuildRequest,
+    prepared: Prepared,
+    flags: Sequence[str],
+    folder: Path,
+    timeout: float,
+) -> tools.ToolResult:
+    """Compiles the unit in `folder` to `device.o`. Raises OSError and tools.ToolError."""
+    started = time.monotonic()
+    command = arguments(device, request, prepared, flags, folder, OBJECT)
+    dry = await tools.run([*command, *nvcc_steps.DRY_RUN], cwd=folder, timeout=timeout)
+    steps = nvcc_steps.script(dry.output, request.key[:16]) if dry.returncode == 0 else None
+    if steps is not None:
+        (folder / "device.sh").write_text(steps, encoding="utf-8")
+        command = ["/bin/sh", "device.sh"]
+    left = max(1.0, timeout - (time.monotonic() - started))
+    return await tools.run(command, cwd=folder, timeout=left)

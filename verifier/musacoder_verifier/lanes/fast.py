@@ -153,7 +153,8 @@ async def compile_request(
         *(device.includes() if device is not None else []),
     ]  # fmt: skip
     link = [
-        *compiler.linker_flags, *request.extra_ldflags, f"-L{prepared.folder}", f"-l:{SHIM}",
+        *compiler.linker_flags, *request.extra_ldflags,
+        str(prepared.facade), f"-L{prepared.folder}", f"-l:{SHIM}",
         *(device.link_flags() if device is not None else []), "-Wl,-z,defs",
     ]  # fmt: skip
     if device is None or not device_unit.device_sources(request):
@@ -177,18 +178,15 @@ async def _with_device(
     started = time.monotonic()
     units = await asyncio.gather(
         tools.run([*host, "-c", "main.cpp", "-o", "main.o"], cwd=folder, timeout=timeout),
-        tools.run(
-            device_unit.arguments(device, request, prepared, flags, folder, "device.o"),
-            cwd=folder, timeout=timeout,
-        ),
-    )  # fmt: skip
+        device_unit.compile_unit(device, request, prepared, flags, folder, timeout),
+    )
     output = "".join(unit.output for unit in units)
     if any(unit.returncode != 0 for unit in units):
         stopped = any(unit.timed_out for unit in units)
         failed = tools.ToolResult(None if stopped else 1, output, time.monotonic() - started)
         return await _finished(failed, library)
     left = max(1.0, timeout - (time.monotonic() - started))
-    command = [device.host.path, "-shared", "main.o", "device.o", "-o", library.name, *link]
+    command = [device.host.path, "-shared", "main.o", device_unit.OBJECT, "-o", library.name, *link]
     linked = await tools.run(command, cwd=folder, timeout=left)
     if linked.returncode == 1 and _only_loaded_by_torch(linked.output):
         # torch has these in the process already, and stock extensions count on that.

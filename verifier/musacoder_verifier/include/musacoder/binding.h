@@ -19,37 +19,8 @@ struct Held {
   }
 };
 
-inline int fail(int kind, std::string_view message) noexcept {
-  mc_set_error(kind, message.data(), message.size());
-  return kind;
-}
-
 // The one place where an exception of a candidate ends; kinds as pybind11 maps them.
-inline int fail_with_current_exception() noexcept {
-  try {
-    throw;
-  } catch (const c10::Error& error) {
-    return fail(error.mc_kind(), error.msg());
-  } catch (const std::bad_alloc& error) {
-    return fail(MC_MEMORY_ERROR, error.what());
-  } catch (const std::domain_error& error) {
-    return fail(MC_VALUE_ERROR, error.what());
-  } catch (const std::invalid_argument& error) {
-    return fail(MC_VALUE_ERROR, error.what());
-  } catch (const std::length_error& error) {
-    return fail(MC_VALUE_ERROR, error.what());
-  } catch (const std::out_of_range& error) {
-    return fail(MC_INDEX_ERROR, error.what());
-  } catch (const std::range_error& error) {
-    return fail(MC_VALUE_ERROR, error.what());
-  } catch (const std::overflow_error& error) {
-    return fail(MC_OVERFLOW_ERROR, error.what());
-  } catch (const std::exception& error) {
-    return fail(MC_RUNTIME_ERROR, error.what());
-  } catch (...) {
-    return fail(MC_RUNTIME_ERROR, "Caught an unknown exception!");
-  }
-}
+int fail_with_current_exception() noexcept;
 
 template <class F, class R, class... A>
 struct Bound {
@@ -166,28 +137,8 @@ struct Extras {
   void take(return_value_policy) {}
   void take(const call_guard<gil_scoped_release>&) { function.release_gil = 1; }
 
-  mc_argument* push(const arg& one) {
-    if (count == capacity) {
-      ++count;
-      return nullptr;
-    }
-    mc_argument* argument = arguments + count++;
-    argument->name = one.name;
-    argument->none_allowed = one.flag_none ? 1 : 0;
-    argument->no_convert = one.flag_noconvert ? 1 : 0;
-    argument->has_default = 0;
-    argument->default_value = ::musacoder::pack_tag(MC_NONE);
-    return argument;
-  }
-  void finish(mc_registry* registry) {
-    if (count != 0) {
-      TORCH_CHECK(count == capacity, function.name, "(): the number of py::arg annotations does "
-                  "not match the number of arguments");
-      function.arguments = arguments;
-      function.argument_count = count;
-    }
-    mc_register_function(registry, &function);
-  }
+  mc_argument* push(const arg& one);
+  void finish(mc_registry* registry);
 };
 
 } // namespace detail
@@ -261,15 +212,7 @@ using module = module_;
 
 namespace detail {
 
-inline int bind(mc_registry* registry, void (*body)(module_&)) noexcept {
-  try {
-    module_ bound(registry);
-    body(bound);
-    return 0;
-  } catch (...) {
-    return ::musacoder::fail_with_current_exception();
-  }
-}
+int bind(mc_registry* registry, void (*body)(module_&)) noexcept;
 
 } // namespace detail
 } // namespace mc_facade

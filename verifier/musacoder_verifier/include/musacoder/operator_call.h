@@ -151,11 +151,7 @@ struct Results<std::tuple<R...>> {
   }
 };
 
-inline const mc_operator* find_operator(const char* name, const char* overload) {
-  const mc_operator* found = nullptr;
-  ensure(mc_find_operator(name, overload, &found));
-  return found;
-}
+const mc_operator* find_operator(const char* name, const char* overload);
 
 template <class R, class... A>
 R call_operator(const mc_operator* target, const A&... arguments) {

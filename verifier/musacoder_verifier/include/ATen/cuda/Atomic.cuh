@@ -1,7 +1,9 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#ifndef MC_DEVICE_UNIT
 #include <cuda.h>
+#endif
 
 // As in PyTorch, in the global namespace; the toolkit has these for the types that it knows.
 template <typename T>

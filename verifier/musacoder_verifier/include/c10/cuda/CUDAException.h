@@ -2,7 +2,9 @@
 
 #include <c10/cuda/CUDAMacros.h>
 #include <c10/util/Exception.h>
+#ifndef MC_DEVICE_UNIT
 #include <cuda.h>
+#endif
 #include <cuda_runtime_api.h>
 #include <musacoder/abi_cuda.h>
 

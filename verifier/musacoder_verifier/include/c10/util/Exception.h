@@ -7,11 +7,14 @@
 namespace c10 {
 inline namespace mc_facade {
 
+// What needs no more than the facade's own types stands in native/facade.cpp, compiled once.
 class Error : public std::exception {
  public:
   explicit Error(std::string message, int kind = MC_RUNTIME_ERROR)
       : message_(std::move(message)), kind_(kind) {}
-  const char* what() const noexcept override { return message_.c_str(); }
+  Error(const Error&) = default;
+  ~Error() override;
+  const char* what() const noexcept override;
   const char* what_without_backtrace() const noexcept { return message_.c_str(); }
   const std::string& msg() const { return message_; }
   int mc_kind() const { return kind_; }
@@ -25,6 +28,8 @@ class Error : public std::exception {
   class name : public Error {                                                  \
    public:                                                                     \
     explicit name(std::string message) : Error(std::move(message), kind) {}    \
+    name(const name&) = default;                                               \
+    ~name() override;                                                          \
   };
 MC_ERROR_CLASS(IndexError, MC_INDEX_ERROR)
 MC_ERROR_CLASS(ValueError, MC_VALUE_ERROR)
@@ -118,23 +123,19 @@ mc_value part(const T& given) {
   }
 }
 
-[[gnu::noinline, gnu::cold]] inline std::string join(const mc_value* parts, int count) {
-  mc_value joined;
-  mc_concatenate(parts, count, &joined);
-  std::string text(static_cast<const char*>(joined.data), static_cast<size_t>(joined.size));
-  mc_free(joined.data);
-  for (int i = 0; i < count; ++i) {
-    if (parts[i].tag == MC_STRING && parts[i].extra != 0) {
-      mc_free(parts[i].data);
-    }
-  }
-  return text;
-}
+std::string join(const mc_value* parts, int count);
 
 template <class E>
 [[noreturn, gnu::noinline, gnu::cold]] void raise(const mc_value* parts, int count) {
   throw E(join(parts, count));
 }
+extern template void raise<c10::Error>(const mc_value*, int);
+extern template void raise<c10::IndexError>(const mc_value*, int);
+extern template void raise<c10::ValueError>(const mc_value*, int);
+extern template void raise<c10::TypeError>(const mc_value*, int);
+extern template void raise<c10::NotImplementedError>(const mc_value*, int);
+extern template void raise<c10::OutOfMemoryError>(const mc_value*, int);
+extern template void raise<c10::LinAlgError>(const mc_value*, int);
 
 template <class E>
 [[noreturn]] inline void raise_check(const char* condition) {
@@ -163,28 +164,7 @@ template <class... A>
 }
 
 // Throws the error that a call of the C ABI left behind.
-[[noreturn, gnu::noinline, gnu::cold]] inline void raise_last_error() {
-  const char* text = nullptr;
-  size_t size = 0;
-  const int kind = mc_last_error(&text, &size);
-  std::string message(text, size);
-  switch (kind) {
-    case MC_INDEX_ERROR:
-      throw c10::IndexError(std::move(message));
-    case MC_VALUE_ERROR:
-      throw c10::ValueError(std::move(message));
-    case MC_TYPE_ERROR:
-      throw c10::TypeError(std::move(message));
-    case MC_NOT_IMPLEMENTED_ERROR:
-      throw c10::NotImplementedError(std::move(message));
-    case MC_OUT_OF_MEMORY_ERROR:
-      throw c10::OutOfMemoryError(std::move(message));
-    case MC_MEMORY_ERROR:
-      throw std::bad_alloc();
-    default:
-      throw c10::Error(std::move(message), kind);
-  }
-}
+[[noreturn, gnu::cold]] void raise_last_error();
 
 inline void ensure(int status) {
   if (C10_UNLIKELY(status != 0)) {
