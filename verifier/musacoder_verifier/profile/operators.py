@@ -81,7 +81,8 @@ PER_INPUT = {
 # Operations for each element of the result, where that is not one.
 PER_OUTPUT = {
     "gelu": 5, "hardtanh": 2, "silu": 3, "native_dropout": 2, "upsample_bilinear2d": 8,
-    "upsample_linear1d": 3, "upsample_trilinear3d": 16, "upsample_bicubic2d": 32, "grid_sampler_2d": 16, "cdist": 3,
+    "upsample_linear1d": 3, "upsample_trilinear3d": 16, "upsample_bicubic2d": 32,
+    "grid_sampler_2d": 16, "cdist": 3,
 }  # fmt: skip
 
 _ONE = frozenset({

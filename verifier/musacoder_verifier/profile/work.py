@@ -57,11 +57,13 @@ def to_json(work: Work) -> dict[str, Any]:
 def from_json(body: Mapping[str, Any]) -> Work:
     """Raises KeyError, TypeError or ValueError for what `to_json` did not write."""
     return Work(
-        *(int(body[name]) for name in
-          ("bytes_read", "bytes_written", "matrix_operations", "other_operations")),
-        matrix_dtype=body["matrix_dtype"],
-        guessed=tuple(str(name) for name in body["guessed"]),
-    )  # fmt: skip
+        int(body["bytes_read"]),
+        int(body["bytes_written"]),
+        int(body["matrix_operations"]),
+        int(body["other_operations"]),
+        str(body["matrix_dtype"]) if body["matrix_dtype"] is not None else None,
+        tuple(str(name) for name in body["guessed"]),
+    )
 
 
 def count(graph: Mapping[str, Any]) -> Work:
@@ -83,13 +85,13 @@ def count(graph: Mapping[str, Any]) -> Work:
             other += _others(name, operands, results)
             if not operators.known(name):
                 guessed.add(name)
-    dtype = max(matrix, key=lambda key: matrix[key], default=None)
+    most = max(matrix, key=lambda key: matrix[key], default=None)
     return Work(
         _read(graph, tensors),
         _written(graph, tensors),
         sum(matrix.values()),
         other,
-        dtype,
+        most,
         tuple(sorted(guessed)),
     )
 
@@ -121,7 +123,7 @@ def _refs(value: Any) -> Iterator[tuple[str, int]]:
 
 
 def _elements(tensor: Tensor) -> int:
-    return prod(tensor["shape"])
+    return prod(int(size) for size in tensor["shape"])
 
 
 def _size(tensor: Tensor) -> int:
@@ -131,7 +133,9 @@ def _size(tensor: Tensor) -> int:
 def _storage(tensor: Tensor) -> int:
     """Bytes of the distinct elements: an expanded dimension has stride 0 and is read once."""
     strides = tensor.get("stride") or [1] * len(tensor["shape"])
-    sizes = [size for size, stride in zip(tensor["shape"], strides, strict=True) if stride != 0]
+    sizes = [
+        int(size) for size, stride in zip(tensor["shape"], strides, strict=True) if stride != 0
+    ]
     return prod(sizes) * _BYTES.get(str(tensor["dtype"]), 4)
 
 
@@ -158,7 +162,7 @@ def _products(
     # Each output element (of a transposed convolution: each input element) meets one filter slice.
     transposed = len(arguments) > 6 and arguments[6] is True
     places = first if transposed else results[0]
-    return 2 * _elements(places) * prod(second["shape"][1:])
+    return 2 * _elements(places) * prod(int(size) for size in second["shape"][1:])
 
 
 def _others(name: str, operands: Sequence[Tensor], results: Sequence[Tensor]) -> int:
