@@ -284,6 +284,7 @@ def feedback(verdict: Verdict) -> Feedback:
         message=failure.message if failure else verdict.status,
         detail=detail,
         speedup=verdict.timing.speedup_eager if verdict.timing else None,
+        hints=verdict.profile.hints if verdict.profile else (),
     )
 
 

@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Iterator
 
 from musacoder_verifier.policy import severity
+from musacoder_verifier.profile.bottleneck import amount, duration
+from musacoder_verifier.profile.kernel_profile import KernelProfile, ProfiledKernel
 from musacoder_verifier.verdict import Correctness, Timing, Verdict
 
 from musacoder_lsp.assistant import Trajectory, Turn
@@ -15,6 +17,7 @@ WIDTH = 79
 _LABEL = 11
 _MAX_LINES = 60
 _MAX_DETAIL = 12
+_MAX_KERNELS = 4
 
 
 def report(state: SiteState, now: float) -> tuple[str, ...]:
@@ -69,6 +72,8 @@ def verdict_report(verdict: Verdict) -> list[str]:
         lines += _wrap("failure", f"{where}{verdict.failure.message}")
     if verdict.timing is not None and speed_shown(verdict):
         lines += _timing(verdict.timing)
+        if verdict.profile is not None:
+            lines += profile_report(verdict.profile)
     describe = getattr(verdict.workload, "describe", None)
     if describe is not None:
         lines += _wrap("shapes", describe())
@@ -124,6 +129,43 @@ def _timing(timing: Timing) -> list[str]:
         facts.append("not interleaved")
     facts.extend(timing.notes)
     return [*lines, *_wrap("", "; ".join(facts))]
+
+
+def profile_report(profile: KernelProfile) -> list[str]:
+    """The bottleneck in words, and what it was judged by."""
+    lines = _wrap("bottleneck", profile.sentence)
+    if profile.bytes_moved is not None and profile.operations is not None:
+        moved = amount(profile.bytes_moved, "B")
+        text = f"{moved} at least, {amount(profile.operations, 'op')}"
+        if profile.operations_per_second is not None:
+            text += f" at {amount(profile.operations_per_second, 'op/s')}"
+        lines += _wrap("work", text)
+    if profile.launches is not None:
+        lines += _wrap("launches", f"{profile.launches} a call")
+    for place, kernel in enumerate(profile.kernels[:_MAX_KERNELS]):
+        lines += _wrap("kernels" if place == 0 else "", kernel_line(kernel))
+    for note in profile.notes:
+        lines += _wrap("", note)
+    return lines
+
+
+def kernel_line(kernel: ProfiledKernel) -> str:
+    """What is known of one device function, such as `f: 3 x 12 us, 32 registers, no spills`."""
+    facts = []
+    if kernel.launches is not None and kernel.seconds is not None:
+        each = duration(kernel.seconds / max(kernel.launches, 1))
+        facts.append(f"{kernel.launches} x {each}")
+    if kernel.blocks is not None and kernel.threads is not None:
+        facts.append(f"{kernel.blocks} blocks of {kernel.threads} threads")
+    if kernel.registers is not None:
+        facts.append(f"{kernel.registers} registers")
+    if kernel.shared_bytes:
+        facts.append(f"{kernel.shared_bytes} bytes shared")
+    if kernel.spill_bytes is not None:
+        facts.append(f"spills {kernel.spill_bytes} bytes" if kernel.spill_bytes else "no spills")
+    if kernel.occupancy is not None:
+        facts.append(f"occupancy {kernel.occupancy:.0%} ({kernel.occupancy_limiter})")
+    return f"{kernel.name}: {', '.join(facts) or 'nothing known'}"
 
 
 def _interval(ratio: float | None, bounds: tuple[float, float] | None) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from musacoder_verifier.profile.kernel_profile import KernelProfile, ProfiledKernel
 from musacoder_verifier.verdict import (
     CompileReport,
     Correctness,
@@ -94,6 +95,20 @@ correctnesses = st.builds(
     scope=st.dictionaries(TEXT, st.just("holds"), max_size=2),
     kernelbench=st.none() | likened,
 )
+profiles = st.builds(
+    KernelProfile,
+    st.sampled_from(["memory", "launch"]),
+    TEXT,
+    st.lists(TEXT, max_size=2).map(tuple),
+    st.none() | st.integers(0),
+    bytes_per_second=st.none() | POSITIVE,
+    kernels=st.lists(
+        st.builds(ProfiledKernel, TEXT, st.none() | st.integers(1, 9), st.none() | POSITIVE),
+        max_size=2,
+    ).map(tuple),
+    counters=st.dictionaries(TEXT, POSITIVE, max_size=2),
+    notes=st.lists(TEXT, max_size=2).map(tuple),
+)
 verdicts = st.builds(
     Verdict,
     status=st.sampled_from(["ok", "illegal", "timeout"]),
@@ -131,6 +146,7 @@ verdicts = st.builds(
     key=TEXT,
     not_checked=st.lists(TEXT, max_size=2).map(tuple),
     wall_seconds=POSITIVE,
+    profile=st.none() | profiles,
 )
 
 

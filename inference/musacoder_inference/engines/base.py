@@ -17,6 +17,8 @@ class Feedback:
     message: str
     detail: str = ""
     speedup: float | None = None
+    # For an optimisation turn: what keeps a correct kernel slow, most useful first.
+    hints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

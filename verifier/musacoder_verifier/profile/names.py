@@ -22,7 +22,9 @@ def short_name(name: str) -> str:
         if depth == 0:
             kept.append(letter)
         depth -= letter == ">"
-    plain = "".join(kept).strip()
+    plain = "".join(kept)
+    if plain.endswith(" "):  # a remark, such as "Memcpy DtoD (Device -> Device)"
+        return plain.strip()
     return plain.split()[-1].rpartition("::")[2] if plain else name
 
 
