@@ -88,7 +88,7 @@ async def test_a_slot_is_waited_for_and_told() -> None:
 
     async def one(name: str) -> None:
         nonlocal inside
-        async with slots.on_device(lambda: told.append(name)):
+        async with slots.on_device("cpu", lambda: told.append(name)):
             inside += 1
             assert inside == 1
             await asyncio.sleep(0)
@@ -113,7 +113,7 @@ async def test_compiling_goes_on_while_the_device_is_taken(
             waiting.set()
 
     pair = Reference(reference()), Candidate(HONEST)
-    async with verifier.slots.on_device(lambda: None):
+    async with verifier.slots.on_device("cpu", lambda: None):
         task = asyncio.create_task(verifier.verify(*pair, QUICK, listen))
         await waiting.wait()  # it has compiled
         assert not task.done()

@@ -23,10 +23,16 @@ def versions(info: WorkerInfo, backend: Backend) -> dict[str, str]:
     return {
         "torch": info.torch_version,
         "python": info.python_version,
-        "verifier": f"{_distribution()}+{CHECKS_VERSION}",
+        "verifier": verifier_version(),
         "operator_list": allow_list.VERSION,
         "flags": " ".join((*backend.host_flags, *backend.device_flags)),
+        **backend.versions(),
     }
+
+
+def verifier_version() -> str:
+    """The version of everything that may change a Verdict."""
+    return f"{_distribution()}+{CHECKS_VERSION}"
 
 
 def _distribution() -> str:
@@ -51,7 +57,7 @@ def verdict_key(
 def baseline_key(
     reference: Reference, backend: Backend, threads: int, named: Mapping[str, str]
 ) -> str:
-    versions = [named.get("torch"), named.get("tf32")]
+    versions = [named.get("torch"), named.get("driver"), named.get("tf32")]
     return _digest([reference.key, backend.name, backend.device_name(), threads, *versions])
 
 

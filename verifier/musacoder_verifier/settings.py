@@ -19,13 +19,15 @@ Lane = Literal["auto", "fast", "stock"]
 
 @dataclass(frozen=True, slots=True)
 class VerifierSettings:
-    """`python` is the user's interpreter. Times are in seconds, sizes in bytes.
+    """`python` is the user's interpreter, `backend` names the device that references are probed and
+    exported with. Times are in seconds, sizes in bytes.
 
     `compile_slots` verifications compile at once (None: one for each core), `device_slots` are on
     the device at once (None: no limit); timing is one at a time per device in any case.
     """
 
     python: str = sys.executable
+    backend: str = "cpu"
     cache_dir: Path = field(default_factory=lambda: platformdirs.user_cache_path("musacoder"))
     sandbox: bool = True
     stage_timeout: float = 120.0
@@ -41,6 +43,10 @@ class VerifierSettings:
     @property
     def thread_count(self) -> int:
         return self.threads if self.threads is not None else usable_cores()
+
+    @property
+    def slots_for_compiling(self) -> int:
+        return self.compile_slots if self.compile_slots is not None else usable_cores()
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from musacoder_verifier.stages import (
 )
 from musacoder_verifier.stages import compile as compiling
 from musacoder_verifier.stages import profile as profiling
-from musacoder_verifier.stages.side import Deadline, InfraFault, StageStop
+from musacoder_verifier.stages.side import Deadline, DeviceFull, InfraFault, StageStop
 from musacoder_verifier.verdict import (
     CompileReport,
     Correctness,
@@ -101,6 +101,7 @@ class Verification:
     ) -> None:
         self.facts = Facts()
         self._slots = slots
+        self._holds_device = False
         self._worker = worker
         self._settings = settings
         self._backend = backend
@@ -116,22 +117,27 @@ class Verification:
 
     async def run(self) -> None:
         """All stages, or as many as it takes to know that the Candidate fails."""
+        if not await self.build():
+            return
+        async with self._slots.on_device(self._backend.label, self._wait_for_slot):
+            await self._on_device()
+
+    async def build(self) -> bool:
+        """Collect and compile, without a device; False where the Candidate fails there."""
         self.facts.versions.update(content_key.versions(self._worker.info, self._backend))
         self.facts.versions["tf32"] = self._options.tf32
         async with self._slots.compiling():
-            if not await self._collect():
-                return
-        async with self._slots.on_device(self._wait_for_slot):
-            await self._on_device()
+            return await self._collect()
 
     def _wait_for_slot(self) -> None:
-        self._on_stage(
-            StageEvent("correctness", "waiting", detail={"device": self._backend.lock_name()})
-        )
+        self._on_stage(StageEvent("correctness", "waiting", detail={"device": self._backend.label}))
 
     async def _on_device(self) -> None:
         try:
-            await self._run_pair()
+            try:
+                await self._run_pair()
+            except DeviceFull as full:
+                await self._alone(full)
         except StageStop as stop:
             self.facts.failure = stop.failure
             return
@@ -193,7 +199,24 @@ class Verification:
         self._artefacts = tuple(outcome.artefacts)
         return outcome.failure is None
 
-    async def _run_pair(self) -> None:
+    async def _alone(self, full: DeviceFull) -> None:
+        """Before anybody is blamed for taking too much memory: once more, with the device for this
+        verification alone, and the sides one after the other."""
+        self.facts.correctness = self.facts.legality = self.facts.timing = None
+        self.facts.not_checked[:] = ALWAYS_UNCHECKED
+        async with self._slots.alone(self._backend.label), self._device("correctness") as held:
+            if not held:
+                raise InfraFault(
+                    f"{self._backend.label} had no memory left ({full.failure.message}) and was in "
+                    f"use for {self._timeout:g} s"
+                )
+            self._holds_device = True
+            try:
+                await self._run_pair(take_turns=True)
+            finally:
+                self._holds_device = False
+
+    async def _run_pair(self, *, take_turns: bool = False) -> None:
         settings, options = self._settings, self._options
         pair_settings = pair.PairSettings(
             device=self._backend.runtime_device,
@@ -205,6 +228,8 @@ class Verification:
             memory_bytes=settings.memory_bytes,
             file_bytes=settings.output_file_bytes,
             tf32=options.tf32,
+            host_inputs=options.mode == "kernelbench",
+            take_turns=take_turns,
         )
         async with AsyncExitStack() as stack:
             children = await stack.enter_async_context(
@@ -291,16 +316,15 @@ class Verification:
         """Which kernels the device runs; after timing, because being watched makes it slower."""
         deadline = Deadline.start("legality", self._timeout)
         try:
-            kernels, problem = await correctness.device_work(children, deadline)
+            work = await correctness.device_work(children, deadline)
         except StageStop as stop:
             self.facts.failure = stop.failure
             return ()
-        if problem is not None:
-            self.facts.not_checked.append(f"which kernels the device runs ({problem})")
+        if work.unwatched is not None:
+            self.facts.not_checked.append(f"which kernels the device runs ({work.unwatched})")
         own = native_code.kernels_of(self._requests)
-        spent = {kernel.name: 1e9 * (kernel.seconds or 0.0) for kernel in kernels}
-        self._add_findings(legality.device_findings(spent, own, self._path))
-        return kernels
+        self._add_findings(legality.device_findings(work, own, self._path))
+        return work.kernels
 
     async def _profile(
         self, children: pair.Pair, launched: tuple[ProfiledKernel, ...], watchable: bool
@@ -336,32 +360,42 @@ class Verification:
             async with self._device("timing") as held:
                 if not held:
                     self.facts.not_checked.append(
-                        f"speed ({self._backend.lock_name()} was in use for {self._timeout:g} s)"
+                        f"speed ({self._backend.label} was in use for {self._timeout:g} s)"
                     )
                     return
+                own = (children.reference.child.pid, children.candidate.child.pid)
                 outcome = await timing.measure(
                     children,
                     setup,
                     Deadline.start("timing", self._timeout),
                     timing.TimingSettings(
-                        options.timing_budget, options.seed, settings.thread_count
+                        options.timing_budget,
+                        options.seed,
+                        settings.thread_count,
+                        self._backend.narrow,
+                        children.take_turns,
                     ),
+                    self._backend.watch(own),
                 )
             detail["samples"] = outcome.timing.samples if outcome.timing is not None else 0
         self.facts.failure = outcome.failure
         self.facts.timing = outcome.timing
+        self.facts.not_checked += [f"{what} while timing" for what in outcome.unchecked]
         self._add_findings(outcome.findings)
 
     @asynccontextmanager
     async def _device(self, stage: StageName, **known: Any) -> AsyncIterator[bool]:
         """Holds the device for a measurement; False where it was in use all the time."""
+        if self._holds_device:
+            yield True
+            return
         device = self._backend.lock_name()
         waited = False
 
         def waiting() -> None:
             nonlocal waited
             waited = True
-            self._on_stage(StageEvent(stage, "waiting", detail={"device": device}))
+            self._on_stage(StageEvent(stage, "waiting", detail={"device": self._backend.label}))
 
         folder = self._settings.lock_folder
         async with measurement_lock.hold(folder, device, waiting, self._timeout) as held:
@@ -387,6 +421,7 @@ class Verification:
                     threads=settings.thread_count,
                     seed=options.seed,
                     tf32=options.tf32,
+                    modes=self._backend.compile_modes,
                     cache_dir=settings.cache_dir,
                     key=key,
                     timeout=options.baseline_timeout,

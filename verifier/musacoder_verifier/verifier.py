@@ -10,7 +10,6 @@ from types import TracebackType
 from musacoder_verifier import content_key, policy, probe, reward
 from musacoder_verifier.backends import registry
 from musacoder_verifier.backends.base import Backend
-from musacoder_verifier.backends.cpu import usable_cores
 from musacoder_verifier.candidate import Candidate
 from musacoder_verifier.probe import Export, Probe
 from musacoder_verifier.reference import Reference
@@ -24,6 +23,8 @@ from musacoder_verifier.worker import ChildDied, ChildTimeout, Worker, WorkerErr
 
 __all__ = ["Export", "Probe", "StageEvent", "Verifier", "VerifierSettings", "VerifyOptions"]
 
+Pair = tuple[Reference, Candidate] | tuple[Reference, Candidate, VerifyOptions]
+
 
 class Verifier:
     """An async context manager. Verifications may run side by side; timing never does."""
@@ -31,11 +32,8 @@ class Verifier:
     def __init__(self, settings: VerifierSettings | None = None) -> None:
         """`settings` None: this interpreter, the user's cache folder. ValueError for no slots."""
         self.settings = settings or VerifierSettings()
-        self.slots = Slots(
-            usable_cores() if self.settings.compile_slots is None else self.settings.compile_slots,
-            self.settings.device_slots,
-        )
-        self._worker: Worker | None = None
+        self.slots = Slots(self.settings.slots_for_compiling, self.settings.device_slots)
+        self._workers: dict[str, Worker] = {}  # by the label of their device
         self._starting = asyncio.Lock()
 
     async def __aenter__(self) -> Verifier:
@@ -50,21 +48,27 @@ class Verifier:
         await self.close()
 
     async def close(self) -> None:
-        """End the worker and everything under it."""
+        """End all workers and everything under them."""
         async with self._starting:
-            if self._worker is not None:
-                await self._worker.close()
-                self._worker = None
+            workers = list(self._workers.values())
+            self._workers.clear()
+            await asyncio.gather(*(worker.close() for worker in workers))
 
-    async def worker(self) -> Worker:
-        """The living worker, started or restarted as needed. Raises WorkerError."""
+    async def worker(self, backend: str | None = None) -> Worker:
+        """The living worker of a device (None: that of the settings), started or restarted as
+        needed. Raises WorkerError, and ValueError for an unknown backend."""
+        chosen = registry.backend(backend or self.settings.backend)
         async with self._starting:
-            if self._worker is not None and not self._worker.alive:
-                await self._worker.close()
-                self._worker = None
-            if self._worker is None:
-                self._worker = await Worker.start(self.settings.python)
-            return self._worker
+            worker = self._workers.get(chosen.label)
+            if worker is not None and not worker.alive:
+                await worker.close()
+                worker = None
+            if worker is None:
+                worker = await Worker.start(
+                    self.settings.python, env=chosen.environment(), access=chosen.access()
+                )
+                self._workers[chosen.label] = worker
+            return worker
 
     async def probe(self, reference: Reference) -> Probe:
         """Run the user's code once in a child: its Workload, or how it fails."""
@@ -118,6 +122,9 @@ class Verifier:
             if chosen.policy not in policy.POLICIES:
                 known = ", ".join(policy.POLICIES)
                 raise ValueError(f"there is no policy {chosen.policy}; choose one of: {known}")
+            missing = backend.missing()
+            if missing is not None:
+                raise ValueError(missing)
         except ValueError as error:
             facts = Facts(failure=Failure("infra_error", "collect", str(error)))
             return self._verdict(
@@ -126,26 +133,48 @@ class Verifier:
         facts = await self._attempts(reference, candidate, chosen, backend, on_stage)
         return self._verdict(reference, candidate, chosen, backend, facts, started)
 
+    async def build(
+        self, reference: Reference, candidate: Candidate, options: VerifyOptions | None = None
+    ) -> Facts:
+        """Collect and compile only; no device is needed. What is built stays in the cache, so that
+        a later verification finds it. Raises ValueError for an unknown backend, and WorkerError."""
+        chosen = options or VerifyOptions()
+        backend = registry.backend(chosen.backend)
+        run = Verification(
+            await self.worker(), self.settings, backend, reference, candidate, chosen,
+            lambda event: None, self.slots,
+        )  # fmt: skip
+        try:
+            await run.build()
+        except (InfraFault, ChildDied, ChildTimeout) as error:
+            run.facts.failure = Failure("infra_error", "compile", str(error))
+        return run.facts
+
     async def verify_many(
         self,
-        pairs: Iterable[tuple[Reference, Candidate]],
+        pairs: Iterable[Pair],
         options: VerifyOptions | None = None,
         *,
         at_once: int | None = None,
         on_stage: Callable[[int, StageEvent], None] = lambda index, event: None,
     ) -> AsyncIterator[tuple[int, Verdict]]:
-        """Each pair's index and Verdict, in the order in which they end.
+        """Each pair's index and Verdict, in the order in which they end. A pair may bring options
+        of its own, such as another device.
 
         `pairs` is read only as fast as places are free: `at_once` (None: twice the slots for
         compiling) verifications are under way, most of them compiling or waiting for the device.
         Closing the iterator, or cancelling the task that reads it, ends what is under way.
         """
-        places = at_once or 2 * (self.settings.compile_slots or usable_cores())
+        places = at_once or 2 * self.settings.slots_for_compiling
         waiting = enumerate(pairs)
         running: set[asyncio.Task[tuple[int, Verdict]]] = set()
 
-        async def one(index: int, pair: tuple[Reference, Candidate]) -> tuple[int, Verdict]:
-            return index, await self.verify(*pair, options, lambda event: on_stage(index, event))
+        async def one(index: int, pair: Pair) -> tuple[int, Verdict]:
+            reference, candidate, *own = pair
+            chosen = own[0] if own else options
+            return index, await self.verify(
+                reference, candidate, chosen, lambda event: on_stage(index, event)
+            )
 
         try:
             while True:
@@ -175,7 +204,7 @@ class Verifier:
         facts = Facts()
         for attempt in range(self.settings.infra_retries + 1):
             try:
-                worker = await self.worker()
+                worker = await self.worker(options.backend)
             except WorkerError as error:
                 facts.failure = Failure("infra_error", "collect", str(error))
                 return facts  # one sentence that says what to do; trying again changes nothing
