@@ -18,7 +18,8 @@ LENS_KINDS = ("module", "function", "call")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`stage_timeout` is in seconds; `threads` None means as many as there are cores."""
+    """`backend` may name one device of several, as in `cuda:1`. `stage_timeout` is in seconds;
+    `threads` None means as many as there are cores."""
 
     python: str | None = None
     engine: str = "synth"
@@ -35,6 +36,11 @@ class Settings:
     compile_baseline: bool = True
     lenses: tuple[str, ...] = LENS_KINDS
     engine_options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def family(self) -> str:
+        """The backend without its device: what a kernel is written for."""
+        return self.backend.partition(":")[0]
 
 
 def parse(raw: object) -> tuple[Settings, tuple[str, ...]]:
@@ -106,6 +112,14 @@ def _one_of(choices: tuple[str, ...]) -> Callable[[object], str]:
     return check
 
 
+def _backend(value: object) -> str:
+    family, colon, device = value.partition(":") if isinstance(value, str) else ("", "", "")
+    numbered = family not in ("cpu", "emulator") and device.isdecimal()
+    if family not in BACKENDS or (colon and not numbered):
+        raise ValueError(f"must be one of {', '.join(BACKENDS)}, or cuda:1, not {value!r}")
+    return str(value)
+
+
 def _some_of(choices: tuple[str, ...]) -> Callable[[object], tuple[str, ...]]:
     def check(value: object) -> tuple[str, ...]:
         if not isinstance(value, (list, tuple)) or any(item not in choices for item in value):
@@ -150,7 +164,7 @@ _CHECKS: dict[str, Callable[[object], Any]] = {
     "engine": _one_of(ENGINES),
     "model": _text,
     "endpoint": _text,
-    "backend": _one_of(BACKENDS),
+    "backend": _backend,
     "policy": _one_of(POLICIES),
     "stage_timeout": _seconds,
     "sandbox": _truth,

@@ -180,11 +180,11 @@ async def _generate(
     site: Site, reference: Reference, file: Path, python: str, chosen: Settings, place: Place
 ) -> Trajectory:
     async def write(text: str, provenance: Provenance) -> Path:
-        name = f"{site.name}_{chosen.backend}"
+        name = f"{site.name}_{chosen.family}"
         return await asyncio.to_thread(write_generated, place, str(file), name, text)
 
     assistant_options = AssistantOptions(
-        backend=cast(BackendName, chosen.backend),
+        backend=cast(BackendName, chosen.family),
         verify=REAL.options(chosen),
         max_turns=chosen.max_turns,
         samples=chosen.samples,

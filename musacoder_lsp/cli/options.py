@@ -26,7 +26,12 @@ class Unusable(Exception):
 
 def add_verification_options(parser: argparse.ArgumentParser) -> None:
     defaults = Settings()
-    parser.add_argument("--backend", choices=settings.BACKENDS, default=defaults.backend)
+    parser.add_argument(
+        "--backend",
+        default=defaults.backend,
+        metavar="NAME",
+        help=f"{', '.join(settings.BACKENDS)}, or one device of several: cuda:1",
+    )
     parser.add_argument("--policy", choices=settings.POLICIES, default=defaults.policy)
     parser.add_argument("--python", metavar="PATH", help="the interpreter that has torch")
     parser.add_argument("--threads", type=int, metavar="N", help="threads of both sides")
@@ -95,6 +100,22 @@ def fail(problem: Unusable, *, as_json: bool) -> int:
         print_json({"error": str(problem)})
     print(f"musacoder: {problem}", file=sys.stderr)
     return 2
+
+
+def add_kernelbench_options(parser: argparse.ArgumentParser) -> None:
+    """Options that reproduce KernelBench instead of our own checks."""
+    parser.add_argument(
+        "--like", choices=("kernelbench",),
+        help="KernelBench's seeds, trials, comparison, training mode and result schema",
+    )  # fmt: skip
+    parser.add_argument(
+        "--tolerance", type=float, metavar="T",
+        help="with --like kernelbench: atol = rtol instead of its own by dtype "
+        "(its versions 0 and 0.1 used 1e-2)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--trials", type=int, default=5, metavar="N", help="with --like kernelbench: trials"
+    )
 
 
 def exit_code(verdict: Verdict | None) -> int:

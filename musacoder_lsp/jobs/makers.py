@@ -39,6 +39,7 @@ def make_verifier(python: str, settings: Settings) -> AbstractAsyncContextManage
     return Verifier(
         VerifierSettings(
             python=python,
+            backend=settings.backend,
             cache_dir=cache_folder(),
             sandbox=settings.sandbox,
             stage_timeout=settings.stage_timeout,

@@ -12,7 +12,7 @@ from musacoder_lsp.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-Key = tuple[str, bool, float, int | None]
+Key = tuple[str, str, bool, float, int | None]
 
 
 class VerifierPool:
@@ -23,7 +23,9 @@ class VerifierPool:
 
     async def get(self, python: str, settings: Settings) -> VerifierLike:
         """The Verifier for an interpreter. Raises what its start raises."""
-        key = (python, settings.sandbox, settings.stage_timeout, settings.threads)
+        key = (
+            python, settings.backend, settings.sandbox, settings.stage_timeout, settings.threads,
+        )  # fmt: skip
         async with self._lock:
             held = self._open.get(key)
             if held is None:

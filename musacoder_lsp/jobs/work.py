@@ -45,6 +45,7 @@ _STAGE_STATES: Mapping[str, JobState] = {
     "correctness": "checking",
     "legality": "checking",
     "timing": "timing",
+    "profile": "timing",
     "baseline": "comparing",
 }
 
@@ -141,13 +142,13 @@ class Work:
             self._events.note(place.note)
 
         async def write(text: str, provenance: Provenance) -> Path:
-            path = write_generated(place, order.path, f"{site.name}_{order.settings.backend}", text)
+            path = write_generated(place, order.path, f"{site.name}_{order.settings.family}", text)
             await self._remember_file(order, site, path, text)
             self._events.wrote(order, place)
             return path
 
         options = AssistantOptions(
-            backend=cast(BackendName, order.settings.backend),
+            backend=cast(BackendName, order.settings.family),
             verify=self._makers.options(order.settings),
             max_turns=1 if order.repair else order.settings.max_turns,
             samples=order.settings.samples,

@@ -1,8 +1,9 @@
-"""Confidence intervals of a ratio of medians, without a distribution and without resampling."""
+"""Confidence intervals of a ratio of medians, without a distribution."""
 
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, median
@@ -38,6 +39,41 @@ def ratio_of_medians(numerator: Sequence[float], denominator: Sequence[float]) -
     ratio = median(numerator) / median(denominator)
     reach = _Z95 * math.sqrt(_variance_of_log(numerator) + _variance_of_log(denominator))
     return RatioInterval(ratio, ratio * math.exp(-reach), ratio * math.exp(reach))
+
+
+def bootstrapped(
+    numerator: Sequence[float], denominator: Sequence[float], resamples: int = 999
+) -> RatioInterval:
+    """median(numerator) / median(denominator) of samples that were taken in pairs, one after the
+    other, with the 95 % percentile interval of a moving-block bootstrap.
+
+    Pairs are drawn together, so that what slows both sides down cancels, and in blocks of about the
+    cube root of their number, so that what lasts for several samples does not make the interval too
+    narrow (Kuensch, "The jackknife and the bootstrap for general stationary observations", Ann.
+    Statist. 17, 1989). The draws are the same for the same number of samples. Up to nine pairs, few
+    distinct medians come out; the wider one of it and `ratio_of_medians` counts there. ValueError
+    as there.
+    """
+    plain = ratio_of_medians(numerator, denominator)
+    count = len(numerator)
+    if len(denominator) != count:
+        raise ValueError("samples that were not taken in pairs have no paired interval")
+    length = max(1, round(count ** (1 / 3)))
+    chance = random.Random(count)
+    starts = range(count - length + 1)
+    blocks = -(-count // length)
+    found = []
+    for _ in range(resamples):
+        places = [
+            first + step for first in chance.choices(starts, k=blocks) for step in range(length)
+        ][:count]
+        above = median([numerator[place] for place in places])
+        found.append(above / median([denominator[place] for place in places]))
+    found.sort()
+    low, high = _quantile(found, 0.025), _quantile(found, 0.975)
+    if count < 10:
+        low, high = min(low, plain.low), max(high, plain.high)
+    return RatioInterval(plain.ratio, min(low, plain.ratio), max(high, plain.ratio))
 
 
 def product(first: RatioInterval, second: RatioInterval) -> RatioInterval:

@@ -22,7 +22,6 @@ from musacoder_verifier.stages.pair import reference_spec
 from musacoder_verifier.stages.timing import Baseline
 from musacoder_verifier.worker import ChildDied, ChildTimeout, Worker
 
-MODES = ("default", "max-autotune-no-cudagraphs")
 _SAMPLES = 15
 
 
@@ -71,7 +70,7 @@ async def measure(
     key: str,
     timeout: float,
     hold: Callable[[], AbstractAsyncContextManager[bool]],
-    modes: Sequence[str] = MODES,
+    modes: Sequence[str],
 ) -> Baseline:
     """Measure each mode in a child that may compile; never raises for what happens there.
 

@@ -12,7 +12,7 @@ from musacoder_verifier.candidate import Candidate
 from musacoder_verifier.limits import Limits
 from musacoder_verifier.memory_file import MemoryFile
 from musacoder_verifier.reference import Reference
-from musacoder_verifier.stages.side import CandidateSide, ReferenceSide
+from musacoder_verifier.stages.side import CandidateSide, ReferenceSide, Turns
 from musacoder_verifier.worker import Worker
 
 # Memory files are sparse: this bounds what fits, not what is taken.
@@ -29,6 +29,8 @@ class PairSettings:
     memory_bytes: int | None = None
     file_bytes: int | None = None
     tf32: str = "off"  # see musacoder_runtime.precision
+    host_inputs: bool = False  # inputs of the CPU's generator, whatever the device
+    take_turns: bool = False  # both sides do not fit on the device together
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Pair:
     reference: ReferenceSide
     candidate: CandidateSide
     seed: int
+    take_turns: bool = False
 
 
 def reference_spec(reference: Reference) -> dict[str, Any]:
@@ -72,6 +75,7 @@ async def start(
         "threads": settings.threads,
         "seed": settings.seed,
         "tf32": settings.tf32,
+        "host_inputs": settings.host_inputs,
     }
     spec = {**common, "reference": reference_spec(reference)}
     served: Mapping[str, Any] = {item.request_key: asdict(item) for item in artefacts}
@@ -91,4 +95,13 @@ async def start(
                 fds=fds,
             )
         )
-        yield Pair(ReferenceSide(judge, reference), CandidateSide(checked, path), settings.seed)
+        turns = Turns() if settings.take_turns else None
+        try:
+            yield Pair(
+                ReferenceSide(judge, reference, turns),
+                CandidateSide(checked, path, turns),
+                settings.seed,
+                settings.take_turns,
+            )
+        finally:
+            worker.end_soon(judge)  # so that both end at the same time

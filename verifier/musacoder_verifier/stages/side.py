@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,15 @@ _DETAIL = 4000
 
 class StageStop(Exception):
     """Verification ends here, with this Failure."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class DeviceFull(Exception):
+    """The device had no memory left for a side, which may be the other side's doing, or that of
+    somebody else; `failure` is what it would be called if it is not."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -48,17 +58,48 @@ class Deadline:
         return max(0.0, self.ends - time.monotonic())
 
 
-class CandidateSide:
-    """The candidate child. Everything that it says is untrusted."""
+class Turns:
+    """Which of two sides may hold the device's memory, where both do not fit on it together."""
 
-    def __init__(self, child: Child, path: str) -> None:
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.holder: object | None = None
+
+
+class CandidateSide:
+    """The candidate child. Everything that it says is untrusted. With `turns`, it is alone on the
+    device whenever it is asked, and gives its memory back afterwards."""
+
+    def __init__(self, child: Child, path: str, turns: Turns | None = None) -> None:
         self.child = child
         self._path = path
+        self._turns = turns
 
     async def ask(
         self, message: dict[str, Any], deadline: Deadline, doing: str
     ) -> Mapping[str, Any]:
-        """The answer to `message`; `doing` completes "while ...". Raises StageStop, InfraFault."""
+        """The answer to `message`; `doing` completes "while ...". Raises StageStop, InfraFault, and
+        DeviceFull unless it was alone."""
+        async with self.turn(deadline):
+            return await self._ask(message, deadline, doing)
+
+    @asynccontextmanager
+    async def turn(self, deadline: Deadline) -> AsyncIterator[None]:
+        """Keep the device for several questions."""
+        if self._turns is None or self._turns.holder is self:
+            yield
+            return
+        async with self._turns.lock:
+            self._turns.holder = self
+            try:
+                yield
+                await self._ask({"op": "rest"}, deadline, "giving memory back")
+            finally:
+                self._turns.holder = None
+
+    async def _ask(
+        self, message: dict[str, Any], deadline: Deadline, doing: str
+    ) -> Mapping[str, Any]:
         await self.child.send(message)
         return await self.answer(deadline, doing)
 
@@ -83,13 +124,16 @@ class CandidateSide:
             ) from error
         problem = answer.get("failure") or answer.get("error")
         if problem is not None:
-            raise self._stop(
+            stop = self._stop(
                 "runtime_error",
                 deadline,
                 _text(problem, "message") or f"the Candidate failed while {doing}",
                 _text(problem, "traceback"),
                 problem.get("line") if isinstance(problem, Mapping) else None,
             )
+            if _says_full(problem) and self._turns is None:
+                raise DeviceFull(stop.failure)
+            raise stop
         return answer
 
     def nonsense(self, deadline: Deadline, error: Exception) -> StageStop:
@@ -114,15 +158,37 @@ class ReferenceSide:
     """The reference child: the user's own code, and our judge. It may be asked while it still works
     on an earlier question: they are put to it one after the other."""
 
-    def __init__(self, child: Child, reference: Reference) -> None:
+    def __init__(self, child: Child, reference: Reference, turns: Turns | None = None) -> None:
         self.child = child
         self._reference = reference
+        self._turns = turns
         self._turn = asyncio.Lock()
 
     async def ask(
         self, message: dict[str, Any], deadline: Deadline, *, runs_user_code: bool = True
     ) -> dict[str, Any]:
-        """The answer to `message`. Raises StageStop with a reference_error, or InfraFault."""
+        """The answer to `message`. Raises StageStop with a reference_error, InfraFault, and
+        DeviceFull unless it was alone on the device."""
+        async with self.turn(deadline):
+            return await self._ask(message, deadline, runs_user_code=runs_user_code)
+
+    @asynccontextmanager
+    async def turn(self, deadline: Deadline) -> AsyncIterator[None]:
+        """Keep the device for several questions."""
+        if self._turns is None or self._turns.holder is self:
+            yield
+            return
+        async with self._turns.lock:
+            self._turns.holder = self
+            try:
+                yield
+                await self._ask({"op": "rest"}, deadline, runs_user_code=False)
+            finally:
+                self._turns.holder = None
+
+    async def _ask(
+        self, message: dict[str, Any], deadline: Deadline, *, runs_user_code: bool
+    ) -> dict[str, Any]:
         try:
             async with self._turn:
                 await self.child.send(message)
@@ -142,9 +208,10 @@ class ReferenceSide:
             raise InfraFault(_text(answer["error"], "message") or "the judge failed")
         problem = answer.get("failure")
         if problem is not None:
-            raise StageStop(
-                self._failure(problem["message"], problem["detail"], problem.get("line"))
-            )
+            failure = self._failure(problem["message"], problem["detail"], problem.get("line"))
+            if _says_full(problem) and self._turns is None:
+                raise DeviceFull(failure)
+            raise StageStop(failure)
         return answer
 
     def _failure(self, message: str, detail: str, line: int | None = None) -> Failure:
@@ -161,6 +228,10 @@ def reference_failure(reference: Reference, message: str, detail: str, line: int
     elif line is not None and not reference.lines:
         place = line
     return Failure("reference_error", "reference", message, detail[-_DETAIL:], file, place)
+
+
+def _says_full(problem: Any) -> bool:
+    return isinstance(problem, Mapping) and problem.get("device_full") is True
 
 
 def _text(problem: Any, key: str) -> str:

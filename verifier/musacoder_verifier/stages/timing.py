@@ -1,8 +1,13 @@
 """Stage timing: both sides interleaved on fresh inputs, cold caches, under the parent's clock.
 
-The parent alternates "go" messages. Each child reads its own clock around its calls; the parent's
-go-to-done time is the outside clock, which a Candidate cannot reach. One sample is as many calls as
-it takes to make both clocks and the messages negligible, the same number on both sides.
+The parent alternates "go" messages. Each child reads its device's clock around its calls; the
+parent's go-to-done time is the outside clock, which a Candidate cannot reach. One sample is as many
+calls as it takes to make clocks and messages negligible, the same number on both sides.
+
+A device with a clock of its own sees one queue of work and is held up before each call, so that it
+never waits for the host. Some samples are therefore of another kind: calls back to back, from the
+first to the end of all work on the device, by the host's clock. They are what the other clocks are
+checked against, since work that is hidden from a queue takes its time there.
 
 Every sample is accounted for: its `done` message announces a digest of each output, and only then
 the parent draws the calls whose outputs are compared with the Reference's. Seeds and the number of
@@ -14,24 +19,41 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, median, stdev
 from typing import Any
 
-from musacoder_verifier.ratio import RatioInterval, product, ratio_of_medians, relative_spread
+from musacoder_verifier.backends.base import Conditions, Watch
+from musacoder_verifier.ratio import (
+    RatioInterval,
+    bootstrapped,
+    product,
+    ratio_of_medians,
+    relative_spread,
+)
 from musacoder_verifier.stages.pair import Pair
 from musacoder_verifier.stages.side import Deadline, StageStop, number
 from musacoder_verifier.verdict import Failure, Finding, Timing
 
-# A sample of the faster side should last this long, in seconds.
-_SAMPLE_SECONDS = 2e-3
 _MOST_CALLS = 256
 _FEWEST_SAMPLES = 11
 _FEWEST_FOR_FIGURES = 5
 _MOST_SAMPLES = 301
-# Stop when half the interval is this share of the ratio.
-_NARROW = 0.02
+# Every so many samples one is back to back, of at least so many calls.
+_SPAN_EVERY = 4
+_SPAN_CALLS = 16
+# Comparing outputs must not take more than this share of the budget.
+_COMPARING_SHARE = 0.5
+# The queue of a device is held up for so much longer than handing a call over takes, and no longer
+# than so many nanoseconds.
+_HOLD = 1.5
+_MOST_HOLD_NS = 20e6
+# What a call back to back may take beyond the device's own time, in nanoseconds: launching,
+# waiting, and what the host does, which is believed up to a multiple of the Reference's.
+_SPAN_SLACK_NS = 20e3
+_HOST_SLACK_NS = 50e3
+_HOST_RATIO = 3.0
 # Of each sample so many calls are compared at most, and so many bytes, but at least one call.
 _COMPARED_CALLS = 64
 _COMPARED_BYTES = 4 << 20
@@ -46,20 +68,33 @@ _ROOFLINE_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class TimingSettings:
+    """`narrow`: stop when half the interval is this share of the ratio. `take_turns`: the sides do
+    not fit on the device together."""
+
     budget: float = 2.0  # seconds of samples
     seed: int = 42
     threads: int = 1
+    narrow: float = 0.02
+    take_turns: bool = False
 
 
 @dataclass
 class Samples:
-    """Nanoseconds a sample, side by side."""
+    """Nanoseconds a sample, side by side; `host` is of calls, until they are handed over."""
 
     calls: int
     reference: list[float] = field(default_factory=list)
     candidate: list[float] = field(default_factory=list)
     reference_outside: list[float] = field(default_factory=list)
     candidate_outside: list[float] = field(default_factory=list)
+    reference_host: list[float] = field(default_factory=list)
+    candidate_host: list[float] = field(default_factory=list)
+
+    def add(self, side: str, inside: float, outside: float, host: float) -> None:
+        """A sample of `reference` or `candidate`."""
+        getattr(self, side).append(inside)
+        getattr(self, f"{side}_outside").append(outside)
+        getattr(self, f"{side}_host").append(host)
 
 
 @dataclass
@@ -67,6 +102,7 @@ class TimingOutcome:
     timing: Timing | None
     failure: Failure | None
     findings: list[Finding]
+    unchecked: tuple[str, ...] = ()
 
 
 async def measure(
@@ -74,72 +110,177 @@ async def measure(
     setup: Mapping[str, Any],
     deadline: Deadline,
     settings: TimingSettings,
+    watch: Watch,
 ) -> TimingOutcome:
     """Time both sides. A Candidate that fails here has failed; StageStop is for the Reference."""
     findings: list[Finding] = []
+    size = max(int(setup["output_bytes"]), 1)
+    session = _Session(pair, deadline, settings, size, watch, findings)
     try:
-        size = max(int(setup["output_bytes"]), 1)
-        samples, problem = await _samples(pair, deadline, settings, size, findings)
+        problem = await session.run()
     except StageStop as stop:
         if stop.failure.status == "reference_error":
             raise
         return TimingOutcome(None, stop.failure, findings)
     if problem is not None:
         return TimingOutcome(None, problem, findings)
+    samples, spans = session.samples, session.spans
     if len(samples.candidate) < _FEWEST_FOR_FIGURES:
         message = f"five samples did not fit into the {deadline.seconds:g} s of the stage timing"
         return TimingOutcome(None, Failure("timeout", "timing", message), findings)
-    clock = clock_ratio(samples, findings)
+    clock = clock_ratio(spans or samples, findings)
+    if spans is not None:
+        hidden_work(samples, spans, findings)
     roofline = await _roofline(pair, setup, samples, deadline, findings)
-    return TimingOutcome(timing_of(samples, settings, clock, roofline), None, findings)
+    conditions = watch.conditions()
+    timing = timing_of(samples, settings, clock, roofline, spans, conditions)
+    return TimingOutcome(timing, None, findings, conditions.unchecked)
 
 
-async def _samples(
-    pair: Pair,
-    deadline: Deadline,
-    settings: TimingSettings,
-    output_bytes: int,
-    findings: list[Finding],
-) -> tuple[Samples, Failure | None]:
-    chance = random.SystemRandom()
-    fastest = math.inf
-    most = min(_MOST_CALLS, max(1, _OUTPUT_BYTES // output_bytes))
-    for side in ("reference", "candidate"):
-        seed, rounds = chance.randrange(1 << 31), chance.randint(5, 9)
-        message = {"op": "calibrate", "seed": seed, "rounds": rounds}
-        answer = await _ask(pair, side, message, deadline)
-        fastest = min(fastest, max(number(answer["ns"]), 100.0) * 1e-9)
-        if side == "reference":
-            # Inputs that come twice in a sample could be recognised.
-            most = min(most, int(answer["most_calls"]))
-    calls = min(most, math.ceil(chance.uniform(1.0, 1.25) * _SAMPLE_SECONDS / fastest))
-    compared = max(1, min(calls, _COMPARED_CALLS, _COMPARED_BYTES // output_bytes))
-    samples = Samples(calls)
-    ends = min(time.monotonic() + settings.budget, deadline.ends - 1.0)
-    order = ("reference", "candidate")
-    for index in range(_MOST_SAMPLES):
-        if index >= _FEWEST_FOR_FIGURES and time.monotonic() > ends:
-            break
-        if index >= _FEWEST_SAMPLES and index % 5 == 0 and _interval(samples).width < _NARROW:
-            break
-        seed = chance.randrange(1 << 31)
-        digests: list[str] = []
+class _Session:
+    """Samples of both sides until their ratio is known well enough."""
+
+    def __init__(
+        self,
+        pair: Pair,
+        deadline: Deadline,
+        settings: TimingSettings,
+        output_bytes: int,
+        watch: Watch,
+        findings: list[Finding],
+    ) -> None:
+        self._pair = pair
+        self._deadline = deadline
+        self._settings = settings
+        self._output_bytes = output_bytes
+        self._watch = watch
+        self._findings = findings
+        self._chance = random.SystemRandom()
+        self._hold = 0.0
+        self._most = min(_MOST_CALLS, max(1, _OUTPUT_BYTES // output_bytes))
+        self._comparing = 0.0  # seconds of the last comparison
+        self._digests: list[str] = []  # of the Candidate's last sample, as it announced them
+        self.samples = Samples(1)
+        self.spans: Samples | None = None
+
+    async def run(self) -> Failure | None:
+        """Fills `samples`, and `spans` where the device has a clock of its own."""
+        await self._calibrate()
+        ends = min(time.monotonic() + self._settings.budget, self._deadline.ends - 1.0)
+        for index in range(_MOST_SAMPLES):
+            done = len(self.samples.candidate)
+            if done >= _FEWEST_FOR_FIGURES and time.monotonic() > ends:
+                break
+            narrow = self._settings.narrow
+            if done >= _FEWEST_SAMPLES and done % 5 == 0 and _interval(self.samples).width < narrow:
+                break
+            # The second one too, so that there are some however few there are.
+            span = self.spans is not None and index % _SPAN_EVERY == 1
+            failure = await self._round(index, span)
+            if failure is not None:
+                return failure
+            self._watch.look()
+        return None
+
+    async def _calibrate(self) -> None:
+        fastest, host = math.inf, 0.0
+        own_clock, wanted = False, 0.0
+        for side in ("reference", "candidate"):
+            seed, rounds = self._chance.randrange(1 << 31), self._chance.randint(5, 9)
+            message = {"op": "calibrate", "seed": seed, "rounds": rounds}
+            answer = await _ask(self._pair, side, message, self._deadline)
+            fastest = min(fastest, max(number(answer["ns"]), 100.0))
+            host = max(host, number(answer["host_ns"]))
+            if side == "reference":
+                # Inputs that come twice in a sample could be recognised.
+                self._most = min(self._most, int(answer["most_calls"]))
+                own_clock, wanted = bool(answer["own_clock"]), float(answer["sample_ns"])
+        drawn = self._chance.uniform(1.0, 1.25) * wanted / fastest
+        self.samples = Samples(min(self._most, math.ceil(drawn)))
+        if own_clock:
+            self._hold = min(_HOLD * host, _MOST_HOLD_NS)
+            self.spans = Samples(min(self._most, max(self.samples.calls, _SPAN_CALLS)))
+
+    async def _round(self, index: int, span: bool) -> Failure | None:
+        """One sample of each side, and what becomes of the Candidate's outputs."""
+        into = self.spans if span and self.spans is not None else self.samples
+        seed = self._chance.randrange(1 << 31)
+        compared = min(into.calls, _COMPARED_CALLS, _COMPARED_BYTES // self._output_bytes)
+        calls = self._chance.sample(range(into.calls), max(1, compared))
+        if self._settings.take_turns:
+            async with self._pair.candidate.turn(self._deadline):
+                await self._sample(into, "candidate", seed, span, warm=True)
+                fetched = await self._fetch(calls)
+            async with self._pair.reference.turn(self._deadline):
+                await self._sample(into, "reference", seed, span, warm=True)
+                return await self._judge(fetched, seed, calls)
         # Who goes first alternates: neither side always runs on the other's leftovers.
+        order = ("reference", "candidate")
         for side in order if index % 2 == 0 else order[::-1]:
-            await _ask(pair, side, {"op": "prepare", "seed": seed, "calls": calls}, deadline)
-            start = time.perf_counter()
-            answer = await _ask(pair, side, {"op": "go", "calls": calls}, deadline)
-            outside = time.perf_counter() - start
-            inside = max(number(answer["ns"]), 1.0)
-            getattr(samples, side).append(inside)
-            getattr(samples, f"{side}_outside").append(outside * 1e9)
-            if side == "candidate":
-                digests = [str(digest) for digest in answer["digests"]]
-        drawn = chance.sample(range(calls), compared)
-        failure = await _recheck(pair, deadline, seed, drawn, digests, findings)
-        if failure is not None:
-            return samples, failure
-    return samples, None
+            await self._sample(into, side, seed, span)
+        # Drawn when it is all over: outputs so large that comparing them takes the time that
+        # samples need are compared for some samples only.
+        affordable = _COMPARING_SHARE * self._settings.budget / _FEWEST_SAMPLES
+        if index and self._chance.random() * self._comparing > affordable:
+            return None
+        started = time.monotonic()
+        failure = await self._judge(await self._fetch(calls), seed, calls)
+        self._comparing = time.monotonic() - started
+        return failure
+
+    async def _sample(
+        self, into: Samples, side: str, seed: int, span: bool, warm: bool = False
+    ) -> None:
+        go = {"op": "go", "calls": into.calls, "hold_ns": self._hold, "span": span}
+        prepare = {"op": "prepare", "seed": seed, "calls": into.calls}
+        if warm:  # the memory was given back meanwhile
+            await _ask(self._pair, side, prepare, self._deadline)
+            await _ask(self._pair, side, go, self._deadline)
+        await _ask(self._pair, side, prepare, self._deadline)
+        start = time.perf_counter()
+        answer = await _ask(self._pair, side, go, self._deadline)
+        outside = (time.perf_counter() - start) * 1e9
+        inside, host = max(number(answer["ns"]), 1.0), max(number(answer["host_ns"]), 1.0)
+        into.add(side, inside, outside, host)
+        if side == "candidate":
+            self._digests = [str(digest) for digest in answer["digests"]]
+
+    async def _fetch(self, calls: list[int]) -> Mapping[str, Any]:
+        """Some outputs of the Candidate's timed calls, drawn after they ran."""
+        message = {"op": "fetch", "calls": calls}
+        answer = await self._pair.candidate.ask(message, self._deadline, "being timed")
+        try:
+            changes = [(str(rule), str(what)) for rule, what in answer["changes"]]
+            outputs = dict(answer["outputs"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._pair.candidate.nonsense(self._deadline, error) from error
+        for rule, what in changes:
+            self._find(rule, f"replaced or switched while it was timed: {what}")
+        return outputs
+
+    async def _judge(
+        self, outputs: Mapping[str, Any], seed: int, calls: list[int]
+    ) -> Failure | None:
+        message = {
+            "op": "recheck",
+            "seed": seed,
+            "calls": calls,
+            "digests": [self._digests[call] for call in calls],
+            "outputs": outputs,
+        }
+        judged = await self._pair.reference.ask(message, self._deadline, runs_user_code=False)
+        if judged["changed"] is not None:
+            text = f"the output of timed call {judged['changed']} changed after it was announced"
+            self._find("work-after-return", text)
+        if judged["check"] is None:
+            return None
+        text = f"right when it was checked, wrong when it was timed: {judged['detail']}"
+        self._find("wrong-when-timed", text)
+        return Failure("wrong_result", "timing", text)
+
+    def _find(self, rule: str, text: str) -> None:
+        if all(finding.evidence != text for finding in self._findings):
+            self._findings.append(Finding(rule, text))
 
 
 async def _ask(
@@ -151,45 +292,12 @@ async def _ask(
     try:
         if message["op"] in ("go", "calibrate"):
             number(answer["ns"])
+            number(answer["host_ns"])
         if message["op"] == "go" and len(answer["digests"]) != message["calls"]:
             raise TypeError("not one digest for each call")
     except (KeyError, TypeError) as error:
         raise pair.candidate.nonsense(deadline, error) from error
     return answer
-
-
-async def _recheck(
-    pair: Pair,
-    deadline: Deadline,
-    seed: int,
-    calls: list[int],
-    digests: list[str],
-    findings: list[Finding],
-) -> Failure | None:
-    """Compare some timed calls' outputs; which calls was not known when they ran."""
-    answer = await pair.candidate.ask({"op": "fetch", "calls": calls}, deadline, "being timed")
-    try:
-        outputs = dict(answer["outputs"])
-        announced = [digests[call] for call in calls]
-        message = {"op": "recheck", "seed": seed, "calls": calls, "digests": announced}
-        message["outputs"] = outputs
-        changes = [(str(rule), str(what)) for rule, what in answer["changes"]]
-    except (KeyError, TypeError, ValueError) as error:
-        raise pair.candidate.nonsense(deadline, error) from error
-    for rule, what in changes:
-        text = f"replaced or switched while it was timed: {what}"
-        if all(finding.evidence != text for finding in findings):
-            findings.append(Finding(rule, text))
-    judged = await pair.reference.ask(message, deadline, runs_user_code=False)
-    if judged["changed"] is not None:
-        text = f"the output of timed call {judged['changed']} changed after it was announced"
-        if all(finding.evidence != text for finding in findings):
-            findings.append(Finding("work-after-return", text))
-    if judged["check"] is None:
-        return None
-    text = f"right when it was checked, wrong when it was timed: {judged['detail']}"
-    findings.append(Finding("wrong-when-timed", text))
-    return Failure("wrong_result", "timing", text)
 
 
 def _interval(samples: Samples) -> RatioInterval:
@@ -218,6 +326,27 @@ def clock_ratio(samples: Samples, findings: list[Finding]) -> float:
         )
         findings.append(Finding("clock", text))
     return outside / inside
+
+
+def hidden_work(samples: Samples, spans: Samples, findings: list[Finding]) -> None:
+    """A finding where calls back to back take longer than the device's clock and the host account
+    for: the work ran where the device's clock did not look, on another queue or in another thread.
+    """
+    if not spans.candidate or not spans.reference:
+        return
+    device = median(samples.candidate) / samples.calls
+    theirs = median(samples.reference_host) / samples.calls
+    host = min(
+        median(samples.candidate_host) / samples.calls, _HOST_RATIO * theirs + _HOST_SLACK_NS
+    )
+    # The fastest one: what else the machine does makes them longer only.
+    seen = min(spans.candidate) / spans.calls
+    if seen > _CLOCK_RATIO * device + host + _SPAN_SLACK_NS:
+        text = (
+            f"its queue says {device * 1e-6:.3g} ms a call, until all work on the device is done "
+            f"it takes {seen * 1e-6:.3g} ms"
+        )
+        findings.append(Finding("clock", text))
 
 
 async def _roofline(
@@ -259,10 +388,15 @@ class Baseline:
 
 
 def timing_of(
-    samples: Samples, settings: TimingSettings, clock: float, roofline: dict[str, float]
+    samples: Samples,
+    settings: TimingSettings,
+    clock: float,
+    roofline: dict[str, float],
+    spans: Samples | None = None,
+    conditions: Conditions = Conditions(),  # noqa: B008
 ) -> Timing:
     """The figures of samples, against eager; `clock` and `roofline` go along as they are."""
-    eager = _interval(samples)
+    eager = bootstrapped(samples.reference, samples.candidate)
     scale = 1e-6 / samples.calls
     return Timing(
         candidate_ms=median(samples.candidate) * scale,
@@ -280,12 +414,39 @@ def timing_of(
             "eager": _statistics(samples.reference, scale),
             "candidate": _statistics(samples.candidate, scale),
         },
-        interleaved=True,
+        interleaved=not settings.take_turns,
         threads=settings.threads,
         outside_clock_ratio=clock,
         roofline=roofline,
-        notes=(f"{samples.calls} calls a sample",) if samples.calls > 1 else (),
+        notes=tuple(_notes(samples, settings, spans, conditions)),
+        host_ms={
+            "eager": median(samples.reference_host) * scale,
+            "candidate": median(samples.candidate_host) * scale,
+        }
+        if spans is not None
+        else {},
+        conditions=conditions.figures,
     )
+
+
+def _notes(
+    samples: Samples, settings: TimingSettings, spans: Samples | None, conditions: Conditions
+) -> Iterator[str]:
+    if samples.calls > 1:
+        yield f"{samples.calls} calls a sample"
+    if settings.take_turns:
+        yield "not interleaved: both sides do not fit on the device together and took turns"
+    yield from conditions.notes
+    if spans is None or not spans.candidate or not spans.reference:
+        return
+    device = median(samples.candidate) / samples.calls
+    host = median(samples.candidate_host) / samples.calls
+    if host > device:
+        ratio = median(spans.reference) / median(spans.candidate)
+        yield (
+            f"launching takes longer than the kernel ({host * 1e-3:.3g} us a call); back to back, "
+            f"launches included, it is {ratio:.2f}x"
+        )
 
 
 def _statistics(samples: Sequence[float], scale: float) -> dict[str, float]:

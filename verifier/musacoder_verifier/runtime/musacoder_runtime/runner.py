@@ -11,35 +11,46 @@ rewrites this process's memory is beyond any check in it.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from types import ModuleType
 from typing import Any, Callable, Optional
 
 import torch
 
-from musacoder_runtime import devices, recipes, reference_module, tensor_tree
+from musacoder_runtime import ceilings, devices, recipes, reference_module, tensor_tree
 
-_clock = time.perf_counter_ns
 # Inputs of the calls of one timed sample together; more calls share what fits.
 _SAMPLE_BYTES = 256 << 20
+# After so long calibration ends with half of its rounds, which is enough for a slow call.
+_CALIBRATION_NS = 300_000_000
+# A queue is held up for so much longer than handing a call over takes, so that it is never empty.
+HOLD = 1.5
+MOST_HOLD_NS = 20e6
 
 
 class Runner:
     """`module` makes inputs, `model` computes; both on `device`."""
 
     def __init__(
-        self, module: ModuleType, model: torch.nn.Module, device: devices.Device, training: bool
+        self,
+        module: ModuleType,
+        model: torch.nn.Module,
+        device: devices.Device,
+        training: bool,
+        host_inputs: bool = False,
     ) -> None:
+        """`host_inputs`: inputs are made by the CPU's generator, whatever the device."""
         self.module = module
         self.device = device
+        self._host_inputs = host_inputs
         self.model = model.to(device.torch_device).train(training)
         self._buffers = [(b, b.clone()) for b in model.buffers()] if training else []
         self._sets: list[list[Any]] = []
         self._outputs: list[Any] = []
 
     def inputs(self, seed: int, distribution: str) -> list[Any]:
-        made = reference_module.inputs(self.module, seed, distribution)
-        return recipes.to_device(made, self.device.torch_device)
+        return make_inputs(self.module, self.device, seed, distribution, self._host_inputs)
 
     def forward(self, inputs: list[Any], seed: int) -> Any:
         """One call in the state that the model was built with; generators seeded before it."""
@@ -53,6 +64,11 @@ class Runner:
             finally:
                 self.device.parallel(False)
         return output
+
+    def call(self, inputs: list[Any]) -> Any:
+        """One call and nothing else: not even waiting for the device."""
+        with torch.no_grad():
+            return self.model(*inputs)
 
     def buffers(self) -> dict[str, torch.Tensor]:
         """As the last call left them; in training mode only, where calls change them."""
@@ -81,25 +97,26 @@ class Runner:
         self.device.flush()
         return {"distinct": distinct, "input_bytes": size}
 
-    def sample(self, calls: int) -> int:
-        """Nanoseconds of `calls` calls on what `prepare` made; keeps their outputs."""
+    def sample(self, calls: int, hold_ns: float = 0.0, span: bool = False) -> devices.Times:
+        """Times of `calls` calls on what `prepare` made; keeps their outputs. `span`: back to back,
+        by the host's clock."""
         model, sets = self.model, self._sets
         count = len(sets)
         # Of this call alone: what stands in an attribute can be replaced by walking up the frames.
         keep: list[Any] = []
-        self.device.parallel(True)
+
+        def call(index: int) -> None:
+            keep.append(model(*sets[index % count]))
+
+        device = self.device
+        device.parallel(True)
         try:
-            with torch.no_grad(), self.device.watching_memory():
-                self.device.synchronize()
-                start = _clock()
-                for index in range(calls):
-                    keep.append(model(*sets[index % count]))
-                self.device.synchronize()
-                spent = _clock() - start
+            with torch.no_grad(), device.watching_memory():
+                times = device.span(call, calls) if span else device.measure(call, calls, hold_ns)
         finally:
-            self.device.parallel(False)
+            device.parallel(False)
         self._outputs = keep
-        return spent
+        return times
 
     def timed_outputs(self, calls: list[int]) -> list[Any]:
         return [self._outputs[call] for call in calls]
@@ -119,6 +136,30 @@ class Runner:
     def drop_timed_outputs(self) -> None:
         self._outputs = []
 
+    def rest(self) -> None:
+        """Give the device's memory back, the model's apart."""
+        self._sets, self._outputs = [], []
+        self.device.release()
+
+
+def make_inputs(
+    module: ModuleType,
+    device: devices.Device,
+    seed: int,
+    distribution: str,
+    host: bool = False,
+) -> list[Any]:
+    """Inputs of a recipe on `device`; the same bits for the same arguments in every process. They
+    are made there, if the user's code lets them, unless `host`."""
+    made = None
+    if not host:
+        # Code that wants an array of numpy, say, cannot have its tensors elsewhere.
+        with contextlib.suppress(Exception), device.making():
+            made = reference_module.inputs(module, seed, distribution)
+    if made is None:
+        made = reference_module.inputs(module, seed, distribution)
+    return recipes.to_device(made, device.torch_device)
+
 
 def timing_operation(runner: Runner, message: dict[str, Any]) -> Optional[dict[str, Any]]:
     """The timing messages that both sides answer alike; None for another message."""
@@ -126,25 +167,49 @@ def timing_operation(runner: Runner, message: dict[str, Any]) -> Optional[dict[s
     if operation == "prepare":
         return runner.prepare(message["seed"], message["calls"])
     if operation == "go":
-        spent = runner.sample(message["calls"])
+        times = runner.sample(message["calls"], message["hold_ns"], message["span"])
         outputs = runner.timed_outputs(list(range(message["calls"])))
-        return {"ns": spent, "digests": [tensor_tree.digest(output) for output in outputs]}
+        return {
+            "ns": times.span if message["span"] else times.device,
+            "host_ns": times.host,
+            "digests": [tensor_tree.digest(output) for output in outputs],
+        }
     if operation == "calibrate":
-        spent = calibrate(runner, message["seed"], message["rounds"])
-        return {"ns": spent, "most_calls": runner.most_calls(message["seed"])}
+        times = calibrate(runner, message["seed"], message["rounds"])
+        return {
+            "ns": times.device,
+            "host_ns": times.host,
+            "most_calls": runner.most_calls(message["seed"]),
+            "sample_ns": runner.device.sample_ns,
+            "own_clock": runner.device.own_clock,
+        }
     if operation == "bandwidth":
         return {"bytes_per_second": runner.device.bandwidth()}
+    if operation == "ceilings":
+        return ceilings.measure(runner.device, message["dtypes"])
+    if operation == "busy_threads":
+        inputs = runner.inputs(message["seed"], recipes.OWN)
+        return {"threads": ceilings.busy_threads(lambda: runner.forward(inputs, message["seed"]))}
     return None
 
 
-def calibrate(runner: Runner, seed: int, rounds: int = 5) -> int:
-    """Nanoseconds of one warm call: the fastest of `rounds`, after warming up."""
-    times = []
-    for _ in range(rounds + 1):
+def calibrate(runner: Runner, seed: int, rounds: int = 5) -> devices.Times:
+    """Of one warm call: the fastest of `rounds`, or of half as many where they take long, after
+    warming up."""
+    times: list[devices.Times] = []
+    ends = time.perf_counter_ns() + _CALIBRATION_NS
+    for done in range(rounds + 1):
+        if done > rounds // 2 and time.perf_counter_ns() > ends:
+            break
         runner.prepare(seed, 1)
-        times.append(runner.sample(1))
+        hold = HOLD * times[-1].host if len(times) > 1 else 0.0
+        times.append(runner.sample(1, min(hold, MOST_HOLD_NS)))
         runner.drop_timed_outputs()
-    return min(times[1:])
+    return devices.Times(
+        min(t.device for t in times[1:]),
+        min(t.host for t in times[1:]),
+        min(t.span for t in times[1:]),
+    )
 
 
 def aliases(output: Any, inputs: list[Any]) -> list[list[int]]:
@@ -174,4 +239,7 @@ def serve(channel: Any, operations: dict[str, Callable[[dict[str, Any]], dict[st
         message = channel.receive()
         if message is None:
             return
-        channel.send(operations[message["op"]](message))
+        answer = operations[message["op"]](message)
+        channel.send(answer)
+        if answer.get("last"):
+            return  # a device that is lost takes this process along, and no other

@@ -26,7 +26,6 @@ from musacoder_runtime import (
 from musacoder_runtime import runner as running
 from musacoder_runtime.channel import Channel
 
-_SAMPLE_NS = 4_000_000  # one sample should last so long
 _MOST_CALLS = 256
 
 
@@ -43,7 +42,9 @@ def main(channel: Channel, spec: dict[str, Any]) -> None:
     training = bool(spec["reference"].get("training", False))
     model = reference_module.construct(module, reference_module.SEED)
     eager = running.Runner(module, model, device, training)
-    calls = min(_MOST_CALLS, max(1, _SAMPLE_NS // max(running.calibrate(eager, spec["seed"]), 1)))
+    one = running.calibrate(eager, spec["seed"])
+    calls = min(_MOST_CALLS, max(1, int(2.0 * device.sample_ns / max(one.device, 1.0))))
+    hold = min(running.HOLD * one.host, running.MOST_HOLD_NS)
     for mode in spec["modes"]:
         answer: dict[str, Any] = {"mode": mode, "failure": None}
         try:
@@ -54,7 +55,7 @@ def main(channel: Channel, spec: dict[str, Any]) -> None:
             channel.send({"mode": mode, "compiled": True})
             if channel.receive() is None:
                 return
-            answer.update(_measure(eager, compiled, spec, calls))
+            answer.update(_measure(eager, compiled, spec, calls, hold))
         except Exception as error:
             described = failure.describe(error)
             last = " ".join(described["message"].split())[:300]
@@ -73,13 +74,17 @@ def _check(eager: running.Runner, compiled: running.Runner) -> None:
 
 
 def _measure(
-    eager: running.Runner, compiled: running.Runner, spec: dict[str, Any], calls: int
+    eager: running.Runner,
+    compiled: running.Runner,
+    spec: dict[str, Any],
+    calls: int,
+    hold: float,
 ) -> dict[str, Any]:
-    times: dict[str, list[int]] = {"eager_ns": [], "compiled_ns": []}
+    times: dict[str, list[float]] = {"eager_ns": [], "compiled_ns": []}
     for index in range(spec["samples"] + 1):
         for name, runner in (("eager_ns", eager), ("compiled_ns", compiled)):
             runner.prepare(spec["seed"] + index, calls)
-            spent = runner.sample(calls)
+            spent = runner.sample(calls, hold)
             if index:  # the first one warms up
-                times[name].append(spent)
+                times[name].append(spent.device)
     return times

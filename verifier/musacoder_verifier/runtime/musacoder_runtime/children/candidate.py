@@ -89,6 +89,7 @@ class CheckedCandidate:
             "device_work": self.device_work,
             **dict.fromkeys(("prepare", "go", "calibrate", "busy_threads"), self._time),
             "fetch": self.fetch,
+            "rest": self.rest,
         }
         return {name: self._guarded(operation) for name, operation in guarded.items()}
 
@@ -99,7 +100,8 @@ class CheckedCandidate:
             try:
                 return operation(message)
             except BaseException as error:
-                return {"failure": self._explain(error)}
+                failure = self._explain(error)
+                return {"failure": failure, "last": self._device.lost()}
 
         return call
 
@@ -111,6 +113,7 @@ class CheckedCandidate:
             "message": f"{described['type']}: {first}" if first else described["type"],
             "traceback": described["traceback"],
             "line": own[-1] if own else None,
+            "device_full": self._device.out_of_memory(error),
         }
 
     def setup(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -119,7 +122,11 @@ class CheckedCandidate:
         precision.configure(spec["tf32"])
         self._device.configure(spec["threads"])
         module = reference_module.load(spec["reference"])
-        digest = recipes.digest(reference_module.inputs(module, spec["seed"]))
+        inputs = running.make_inputs(
+            module, self._device, spec["seed"], recipes.OWN, spec["host_inputs"]
+        )
+        digest = recipes.digest(inputs)
+        del inputs
         recorder.install(self._serve)
         # What this imports may replace functions of torch, so it comes before the snapshot.
         poison = self._try_poison()
@@ -130,7 +137,7 @@ class CheckedCandidate:
         model = reference_module.construct(module, reference_module.SEED, candidate.ModelNew)
         self._audit.watching = False
         training = bool(spec["reference"].get("training", False))
-        self._runner = running.Runner(module, model, self._device, training)
+        self._runner = running.Runner(module, model, self._device, training, spec["host_inputs"])
         self._snapshot.hold(self._runner, "device", "model", "module")
         return {
             "digest": digest,
@@ -162,7 +169,7 @@ class CheckedCandidate:
         return extension
 
     def _changes(self) -> list[list[str]]:
-        found = [list(change) for change in self._snapshot.changes()]
+        found = [list(change) for change in (*self._snapshot.changes(), *self._device.changes())]
         tamper.restore(self._snapshot.state)
         return found
 
@@ -245,16 +252,15 @@ class CheckedCandidate:
     def device_work(self, message: dict[str, Any]) -> dict[str, Any]:
         """The device's kernels in one run; last of all, because launches are slower afterwards."""
         made = self._runner.inputs(message["seed"], recipes.OWN)
-        watched = device_witness.activity(self._device.torch_device)
         try:
-            found = device_witness.kernels(
-                lambda: self._runner.forward(made, message["seed"]),
-                watched,
-                self._device.synchronize,
+            # Inputs and model are there: the call itself is all that the device has to do.
+            found, early = device_witness.kernels(
+                lambda: self._runner.call(made), self._device.torch_device
             )
         except (RuntimeError, AttributeError, TypeError) as error:
-            return {"kernels": [], "unwatched": str(error).splitlines()[0][:200]}
-        return {"kernels": found, "unwatched": None if found else "the profiler saw none"}
+            return {"kernels": [], "early": [], "unwatched": str(error).splitlines()[0][:200]}
+        unwatched = None if found else "the profiler saw none"
+        return {"kernels": found, "early": early, "unwatched": unwatched}
 
     def probe(self, message: dict[str, Any]) -> dict[str, Any]:
         """A run on inputs of another form (see `scope`); an exception means that it refuses."""
@@ -268,6 +274,14 @@ class CheckedCandidate:
         answer = running.timing_operation(self._runner, message)
         assert answer is not None
         return answer
+
+    def rest(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Hold no more of the device's memory than the model."""
+        self._held = []
+        self._last = None
+        if self._runner is not None:
+            self._runner.rest()
+        return {}
 
     def fetch(self, message: dict[str, Any]) -> dict[str, Any]:
         """The outputs of some timed calls, as a sequence."""

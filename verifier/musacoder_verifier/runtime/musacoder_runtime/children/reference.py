@@ -60,7 +60,7 @@ class Judge:
         self._imposters: list[oracle.ImposterResult] = []
 
     def operations(self) -> dict[str, Callable[[dict[str, Any]], dict[str, Any]]]:
-        names = ("prepare", "go", "calibrate", "bandwidth")
+        names = ("prepare", "go", "calibrate", "bandwidth", "ceilings")
         own = {"setup": self.setup, "trial": self.trial, "state": self.state}
         return {
             **{name: self._guarded(name, operation) for name, operation in own.items()},
@@ -72,6 +72,7 @@ class Judge:
             "oracle": self.oracle,
             "probe": self.probe,
             "recheck": self._threaded(self.recheck),
+            "rest": self.rest,
         }
 
     def _guarded(
@@ -81,9 +82,9 @@ class Judge:
             try:
                 return operation(message)
             except BaseException as error:
-                return {
-                    "failure": probe.explain(error, self._stage if stage == "setup" else "forward")
-                }
+                failure = probe.explain(error, self._stage if stage == "setup" else "forward")
+                failure["device_full"] = self._device.out_of_memory(error)
+                return {"failure": failure, "last": self._device.lost()}
 
         return call
 
@@ -108,7 +109,9 @@ class Judge:
         self._stage = "model"
         model = reference_module.construct(module, reference_module.SEED)
         training = bool(reference.get("training", False))
-        self._runner = running.Runner(module, model, self._device, training)
+        self._runner = running.Runner(
+            module, model, self._device, training, self._spec["host_inputs"]
+        )
         self._stage = "inputs"
         seed = message["seed"]
         inputs = self._runner.inputs(seed, recipes.OWN)
@@ -296,7 +299,9 @@ class Judge:
             try:
                 self._runner.reset_buffers()
                 model = copy.deepcopy(self._runner.model).double()
-                inputs = [_double(value) for value in recipes.clone(trial.inputs)]
+                # While the sides take turns, they wait in the host's memory.
+                given = recipes.to_device(trial.inputs, self._device.torch_device)
+                inputs = [_double(value) for value in recipes.clone(given)]
                 with torch.no_grad():
                     recipes.seed_everything(trial.seed)
                     flat = _host(model(*inputs))
@@ -320,6 +325,15 @@ class Judge:
         answer = running.timing_operation(self._runner, message)
         assert answer is not None
         return answer
+
+    def rest(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Hold no more of the device's memory than the model."""
+        for trial in (self._trial, *self._made.values()):
+            if trial is not None:
+                trial.inputs = recipes.to_device(trial.inputs, "cpu")
+        if self._runner is not None:
+            self._runner.rest()
+        return {}
 
     def recheck(self, message: dict[str, Any]) -> dict[str, Any]:
         """Compare the Candidate's outputs of timed calls with this side's outputs of them.

@@ -6,11 +6,15 @@ import ctypes
 import os
 import resource
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Iterator, Optional
+from typing import Any, Callable, ContextManager, Iterator, List, Optional, Tuple
 
 import torch
+
+from musacoder_runtime.devices import Times
+
+_clock = time.perf_counter_ns
 
 # <malloc.h>
 _M_TRIM_THRESHOLD = -1
@@ -25,6 +29,8 @@ _DEFAULT_CACHE = 32 << 20
 
 class Cpu:
     torch_device = "cpu"
+    own_clock = False
+    sample_ns = 2e6  # makes both clocks and the messages negligible
 
     def __init__(self) -> None:
         self._flush_buffer: Optional[torch.Tensor] = None
@@ -98,6 +104,24 @@ class Cpu:
         self._flush_buffer.add_(1.0)
         self.parallel(False)
 
+    def making(self) -> ContextManager[Any]:
+        return nullcontext()
+
+    def release(self) -> None:
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
+
+    def measure(self, call: Callable[[int], None], calls: int, hold_ns: float) -> Times:
+        return self.span(call, calls)
+
+    def span(self, call: Callable[[int], None], calls: int) -> Times:
+        start = _clock()
+        for index in range(calls):
+            call(index)
+        spent = _clock() - start
+        return Times(spent, spent, spent)
+
     def bandwidth(self) -> float:
         size = min(4 * last_level_cache(), _LARGEST_FLUSH)
         source, target = torch.ones(size // 4), torch.ones(size // 4)
@@ -109,6 +133,16 @@ class Cpu:
             best = min(best, time.perf_counter() - start)
         self.parallel(False)
         return 2 * size / best
+
+    def changes(self) -> List[Tuple[str, str]]:
+        return []
+
+    def out_of_memory(self, error: BaseException) -> bool:
+        """A limit of the sandbox or of the machine, which another try would meet again."""
+        return False
+
+    def lost(self) -> bool:
+        return False
 
     def background_work(self) -> int:
         own = str(os.getpid())
