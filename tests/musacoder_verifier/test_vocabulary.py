@@ -25,6 +25,7 @@ def judged(error: str, source: str = "at::Tensor f() { TORCH_CHECK(x); }") -> bo
         "'qwertz' was not declared in this scope; did you mean 'x'?",
         "use of undeclared identifier 'qwertz'",
         "unknown type name 'qwertz'",
+        'identifier "qwertz" is undefined',
         "expected ‘;’ before ‘}’ token",
         'missing terminating " character',
         "stray ‘@’ in program",
@@ -41,6 +42,8 @@ def test_errors_of_the_source_itself(error: str):
         "‘class at::Tensor’ has no member named ‘qwertz’",
         "no matching function for call to ‘f(int)’",
         "use of deleted function ‘void f()’",
+        'identifier "rare" is undefined',
+        'identifier "cublasSgemm" is undefined',  # PyTorch's headers bring cuBLAS's along
         "‘qwertz’ is not a member of ‘torch’",
     ],
 )
@@ -58,6 +61,7 @@ def test_headers_of_its_own_may_declare_anything():
     error = "‘qwertz’ was not declared in this scope"
     assert not judged(error, "#include <torch/csrc/jit/api/module.h>\nint x = qwertz;")
     assert judged(error, "#include <torch/extension.h>\nint x = qwertz;")
+    assert judged(error, "#include <ATen/cuda/CUDAContext.h>\nint x = qwertz;")
 
 
 def test_only_the_first_error_decides():

@@ -30,7 +30,7 @@ _COMMON_FLAGS = (
     "-D__CUDA_NO_HALF2_OPERATORS__",
     "--expt-relaxed-constexpr",
 )
-# `load_inline` puts these first in a device source.
+# `load_inline` puts these first in a device source; with them comes <cfloat>, as in no host source.
 _IMPLICIT = ("torch/types.h", "cuda_runtime.h")
 # The driver's header is large and rarely meant: its names begin so.
 _DRIVER = re.compile(r"\b(?:cu[A-Z]|CU_?[A-Z]|CUDA_[A-Z])")
@@ -100,15 +100,21 @@ def write_unit(request: BuildRequest, folder: Path, torch_include: Path) -> None
         operators.method_declarations(torch_include, names), encoding="utf-8"
     )
     parts = ["#define MC_TOOLKIT_HALF\n"] if _TOOLKIT_HALF.search(text) else []
-    few = None if _LEFT_OUT.search(text) else std_names.headers(text)
+    few = std_names.headers(text) if is_lean(text) else None
     if few is not None:
         parts.append("#define MC_DEVICE_UNIT\n")
-        parts += [f"#include <{header}>\n" for header in few]
+    standard = std_names.rare_headers(names) if few is None else few
+    parts += [f"#include <{header}>\n" for header in standard]
     parts += ["#include <cuda.h>\n"] if few is None or _DRIVER.search(text) else []
-    parts += [f"#include <{header}>\n" for header in _IMPLICIT]
+    parts += [f"#include <{header}>\n" for header in ("cfloat", *_IMPLICIT)]
     parts.append("#include <musacoder_generated/operators.h>\n")
     parts += [f'#line 1 "{virtual_name(index)}"\n{source.text}\n' for index, source in sources]
     (folder / UNIT).write_bytes("".join(parts).encode("utf-8", "surrogatepass"))
+
+
+def is_lean(text: str) -> bool:
+    """Whether the few headers, with those found by name, declare all that the text counts on."""
+    return _LEFT_OUT.search(text) is None and std_names.headers(text) is not None
 
 
 def arguments(

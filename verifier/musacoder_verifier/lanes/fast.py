@@ -13,7 +13,7 @@ from musacoder_verifier import diagnostics, tools
 from musacoder_verifier.build_request import BuildRequest
 from musacoder_verifier.diagnostics import Message, virtual_name
 from musacoder_verifier.lanes import device as device_unit
-from musacoder_verifier.lanes import operators, precompiled
+from musacoder_verifier.lanes import operators, precompiled, std_names
 from musacoder_verifier.lanes.device import DeviceCompiler
 from musacoder_verifier.lanes.prepare import SHIM, Prepared, facade_includes
 from musacoder_verifier.toolchain import Compiler
@@ -26,21 +26,6 @@ _OURS = re.compile(r"\b(?:mc_\w+|MC_[A-Z]\w*|musacoder(?:_\w+)?)\b")
 _LOADED_BY_TORCH = re.compile(
     r"(?:cublas|cusparse|cusolver|cufft|curand|cudnn|nvrtc|cuda[A-Z]|__cuda)"
 )
-# Headers that the real <torch/extension.h> includes and ours leaves out for their size, with words
-# that tell that a source counts on them.
-_RARE_HEADERS = {
-    "bitset": ("bitset",),
-    "chrono": ("chrono",),
-    "complex": ("complex",),
-    "condition_variable": ("condition_variable",),
-    "forward_list": ("forward_list",),
-    "iomanip": ("setw", "setprecision", "setfill", "fixed", "scientific"),
-    "mutex": ("mutex", "lock_guard", "unique_lock", "scoped_lock", "once_flag", "call_once"),
-    "thread": ("thread", "this_thread"),
-    "typeindex": ("type_index",),
-    "valarray": ("valarray",),
-    "variant": ("variant", "monostate", "get_if", "holds_alternative"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +91,7 @@ def write_sources(request: BuildRequest, folder: Path, torch_include: Path) -> N
             (stubs / f"{name}.h").write_text("#pragma once\n", encoding="utf-8")
     parts = [
         f"#define TORCH_EXTENSION_NAME {request.name}\n",
-        *(f"#include <{name}>\n" for name in _rare_headers(names)),
+        *(f"#include <{name}>\n" for name in std_names.rare_headers(names)),
         "#include <musacoder_generated/operators.h>\n",
     ]
     for index, source in enumerate(request.sources):
@@ -119,13 +104,6 @@ def write_sources(request: BuildRequest, folder: Path, torch_include: Path) -> N
     _write(folder / "main.cpp", "".join(parts))
     if len(host) < len(request.sources):
         device_unit.write_unit(request, folder, torch_include)
-
-
-def _rare_headers(names: frozenset[str]) -> list[str]:
-    found = [header for header, words in _RARE_HEADERS.items() if names & set(words)]
-    if any(name.startswith(("_mm", "__m")) for name in names):
-        found.append("immintrin.h")
-    return found
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Which standard headers a device unit needs, told from the names of `std` that its text uses.
+"""Which standard headers a unit needs beyond those of the facade, told from the names it uses.
 
 A device compiler reads each header three times: the whole set that PyTorch brings along costs more
 than most kernels.
@@ -44,10 +44,24 @@ _HEADERS = {
     "memory": "addressof make_shared make_unique shared_ptr unique_ptr",
     "mutex": "call_once lock_guard mutex once_flag unique_lock",
     "numeric": "accumulate exclusive_scan inclusive_scan inner_product iota partial_sum reduce",
-    "random": "mt19937 mt19937_64 normal_distribution random_device uniform_real_distribution",
     "set": "set",
     "unordered_map": "hash unordered_map",
     "unordered_set": "unordered_set",
+}
+# Headers that the real <torch/extension.h> includes and ours leaves out for their size, with words
+# that tell that a source counts on them.
+_RARE_HEADERS = {
+    "bitset": ("bitset",),
+    "chrono": ("chrono",),
+    "complex": ("complex",),
+    "condition_variable": ("condition_variable",),
+    "forward_list": ("forward_list",),
+    "iomanip": ("setw", "setprecision", "setfill", "fixed", "scientific"),
+    "mutex": ("mutex", "lock_guard", "unique_lock", "scoped_lock", "once_flag", "call_once"),
+    "thread": ("thread", "this_thread"),
+    "typeindex": ("type_index",),
+    "valarray": ("valarray",),
+    "variant": ("variant", "monostate", "get_if", "holds_alternative"),
 }
 _FEW = frozenset(_KNOWN.split())
 _HEADER_OF = {name: header for header, names in _HEADERS.items() for name in names.split()}
@@ -61,3 +75,11 @@ def headers(text: str) -> list[str] | None:
     if not names <= _HEADER_OF.keys():
         return None
     return sorted({_HEADER_OF[name] for name in names})
+
+
+def rare_headers(names: frozenset[str]) -> list[str]:
+    """Headers of the whole set that it leaves out for their size, for words that tell them."""
+    found = [header for header, words in _RARE_HEADERS.items() if names & set(words)]
+    if any(name.startswith(("_mm", "__m")) for name in names):
+        found.append("immintrin.h")
+    return found

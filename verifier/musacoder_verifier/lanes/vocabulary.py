@@ -26,11 +26,16 @@ from musacoder_verifier.worker import WorkerInfo
 _DEFINE = re.compile(r"^#define (\w+)", re.M)
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"]+)", re.M)
 _QUOTED = r"[`‘']([A-Za-z_]\w*)['’]"
-# Messages about a name that was not found, in the words of gcc and of clang.
+# Messages about a name that was not found, in the words of gcc, of clang and of nvcc's front end.
 _UNKNOWN_NAME = re.compile(
     rf"^{_QUOTED} (?:was not declared in this scope|has not been declared|does not name a type)"
     rf"|^use of undeclared identifier {_QUOTED}|^unknown type name {_QUOTED}"
+    r'|^identifier "([A-Za-z_]\w*)" is undefined'
 )
+# Names that the vendor's headers declare, which those of PyTorch's CUDA part bring along.
+_VENDOR_NAME = re.compile(r"(?:cu|CU|cuda|CUDA)(?:[A-Z_]|blas|sparse|solver|rand|fft|dnn)|nv|NV")
+# Headers of PyTorch's CUDA part: they are read as text, since a toolkit may lack what they include.
+_CUDA_PART = ("c10/cuda", "ATen/cuda")
 _SYNTAX = re.compile(
     r"^expected |^stray [`‘'\\]|^missing terminating |^unterminated |^unmatched |^extraneous "
     r"|^invalid suffix |^unbalanced |^a function-definition is not allowed here"
@@ -93,10 +98,16 @@ async def _collect(
             texts.append(await asyncio.to_thread(target.read_text, "utf-8", "replace"))
         finally:
             target.unlink(missing_ok=True)
+    texts[0] += await asyncio.to_thread(_cuda_part, prepared.torch_include)
     text = await asyncio.to_thread(_collected, *texts)
     temporary = stored.with_suffix(f".{os.getpid()}")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(stored)
+
+
+def _cuda_part(torch_include: Path) -> str:
+    files = (path for name in _CUDA_PART for path in sorted((torch_include / name).rglob("*.*h")))
+    return "\n".join(path.read_text("utf-8", "replace") for path in files)
 
 
 def _collected(real: str, facade: str) -> str:
@@ -122,7 +133,7 @@ def independent_of_headers(
     unknown = _UNKNOWN_NAME.match(first.text)
     if unknown is not None:
         name = next(group for group in unknown.groups() if group)
-        return name not in vocabulary.words
+        return name not in vocabulary.words and _VENDOR_NAME.match(name) is None
     if _SYNTAX.match(first.text) is None:
         return False
     used = identifiers("\n".join(texts))
@@ -134,7 +145,7 @@ def _own_torch_headers(texts: Sequence[str]) -> bool:
     return any(
         header.split("/")[0] in ("torch", "ATen", "c10", "caffe2", "pybind11")
         and header not in _ALWAYS
-        and not header.startswith("ATen/ops/")
+        and not header.startswith(("ATen/ops/", *(f"{name}/" for name in _CUDA_PART)))
         for text in texts
         for header in _INCLUDE.findall(text)
     )

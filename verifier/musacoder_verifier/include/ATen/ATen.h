@@ -3,9 +3,6 @@
 #include <ATen/DeviceGuard.h>
 #include <ATen/Dispatch.h>
 #include <ATen/Functions.h>
-#ifndef MC_DEVICE_UNIT
-#include <ATen/Parallel.h>
-#endif
 #include <ATen/core/Tensor.h>
 
 namespace at {

@@ -162,16 +162,6 @@ inline std::ostream& operator<<(std::ostream& out, const BFloat16& value) {
 }
 #endif
 
-#ifdef __CUDACC__
-__device__ inline Half __ldg(const Half* pointer) {
-  return Half(::__ldg(reinterpret_cast<const unsigned short*>(pointer)), Half::from_bits());
-}
-__device__ inline BFloat16 __ldg(const BFloat16* pointer) {
-  return BFloat16(::__ldg(reinterpret_cast<const unsigned short*>(pointer)),
-                  BFloat16::from_bits());
-}
-#endif
-
 } // namespace mc_facade
 } // namespace c10
 
