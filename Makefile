@@ -15,7 +15,7 @@ test: $(VENV)/test.ready lint
 
 # On a machine with an accelerator, in an environment that has torch for it.
 test-gpu:
-	@python3 -m pytest -m gpu
+	@PYTHONPATH=.:inference:verifier python3 -m pytest -m gpu
 
 # 200 times kill -9 over client, server, worker, candidate and compiler; about a quarter of an hour.
 kill-trials: $(VENV)/test.ready
