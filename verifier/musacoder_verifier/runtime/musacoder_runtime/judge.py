@@ -205,7 +205,8 @@ def largest_error(expected: Any, golden: Any) -> float:
     if not expected.is_floating_point() or expected.shape != golden.shape:
         return 0.0
     largest = 0.0
-    for rough, exact in zip(expected.reshape(-1).split(_CHUNK), golden.reshape(-1).split(_CHUNK)):
+    flat = [torch.split(tensor.reshape(-1), _CHUNK) for tensor in (expected, golden)]
+    for rough, exact in zip(*flat):
         top = _top((exact - rough.double()).abs_())
         if not math.isfinite(top):
             return math.inf
