@@ -1,35 +1,18 @@
-"""The gate's two witnesses, in a child of the runtime worker."""
+"""Which events of the profiler count as operators of a call."""
 
 from __future__ import annotations
 
-import pytest
-from musacoder_verifier.worker import Limits, Worker
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
-
-SHADOWED = """
-import sys
-import torch
-from musacoder_runtime.operator_gate import OperatorGate
-
-before = set(sys.modules)
-_, capture = OperatorGate().run(lambda: torch.ones(4).relu().sum(), shadow=True)
-channel.send({
-    "operators": list(capture.operators),
-    "reason": capture.reason,
-    "muted": capture.muted,
-    "imported": sorted(set(sys.modules) - before),
-})
-"""
+from musacoder_runtime.operator_gate import Event, outermost
 
 
-async def test_the_second_witness_imports_nothing(worker: Worker) -> None:
-    """torch wraps a dispatch mode so that its first call imports a compiler, which takes seconds of
-    every verification."""
-    limits = Limits(seconds=120.0)
-    async with worker.child("worker_children.run_code", {"code": SHADOWED}, limits=limits) as child:
-        answer = await child.receive()
-    assert answer["reason"] is None
-    assert answer["operators"] == ["aten::ones", "aten::relu", "aten::sum"]
-    assert not answer["muted"]
-    assert not [name for name in answer["imported"] if name.startswith("torch._dynamo")]
+def test_an_operator_that_the_extension_registers_is_its_own() -> None:
+    events = [
+        Event("hand_own::rectify", 1, 0, 100),
+        Event("aten::relu", 1, 10, 20),
+        Event("mkldnn::_linear_pointwise", 1, 30, 60),
+        Event("aten::linear", 2, 0, 100),
+        Event("mkldnn::_linear_pointwise", 2, 10, 20),
+    ]
+    capture = outermost(events, {"hand_own::rectify"}, {"mkldnn::_linear_pointwise"})
+    assert capture.custom == ("hand_own::rectify",)
+    assert sorted(capture.operators) == ["aten::linear", "aten::relu", "mkldnn::_linear_pointwise"]

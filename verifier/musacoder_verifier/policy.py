@@ -41,6 +41,8 @@ TAMPERING = frozenset(
         "hides-operators",
         "rewrites-code",
         "searches-process",
+        "persisting-cache",
+        "other-stream",
     }
 )
 

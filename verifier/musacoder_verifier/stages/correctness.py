@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from musacoder_verifier.profile.kernel_profile import ProfiledKernel
 from musacoder_verifier.stages import kernelbench
 from musacoder_verifier.stages.pair import Pair
 from musacoder_verifier.stages.side import Deadline, StageStop, number
@@ -262,7 +263,7 @@ class _Check:
 
     async def set_up(self, setup: SetUp) -> None:
         answer = await setup.candidate
-        self._ahead = _ahead_fits(setup.reference)
+        self._ahead = _ahead_fits(setup.reference) and not self.pair.take_turns
         try:
             if answer["digest"] != setup.reference["digest"]:
                 raise StageStop(
@@ -544,17 +545,36 @@ class _Check:
                 setattr(figures, ours, max(previous or 0.0, number(value)))
 
 
-async def device_work(pair: Pair, deadline: Deadline) -> tuple[dict[str, float], str | None]:
-    """The device's kernels in one call of forward, by name with nanoseconds, and why there are
-    none. StageStop where the Candidate fails in it."""
+_GEOMETRY = ("blocks", "threads", "shared_bytes", "registers")
+
+
+@dataclass(frozen=True)
+class DeviceWork:
+    """What the device ran in one call of forward. `early`: kernels that did not wait for the call's
+    stream. `unwatched`: why nothing is known."""
+
+    kernels: tuple[ProfiledKernel, ...]
+    early: tuple[str, ...]
+    unwatched: str | None
+
+
+async def device_work(pair: Pair, deadline: Deadline) -> DeviceWork:
+    """StageStop where the Candidate fails in it."""
     message = {"op": "device_work", "seed": pair.seed + _SEED_STEP * 7}
     answer = await pair.candidate.ask(message, deadline, "being watched on the device")
     try:
-        kernels = {str(name): number(spent) for name, spent in answer["kernels"]}
-        unwatched = answer["unwatched"]
+        return DeviceWork(
+            tuple(_kernel(*entry) for entry in answer["kernels"]),
+            tuple(str(name) for name in answer["early"]),
+            str(answer["unwatched"]) if answer["unwatched"] is not None else None,
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise pair.candidate.nonsense(deadline, error) from error
-    return kernels, str(unwatched) if unwatched is not None else None
+
+
+def _kernel(name: Any, spent: Any, launches: Any, geometry: Any) -> ProfiledKernel:
+    known: Any = {key: int(geometry[key]) for key in _GEOMETRY if key in geometry}
+    return ProfiledKernel(str(name), int(launches), number(spent) * 1e-9, **known)
 
 
 async def probe_scope(

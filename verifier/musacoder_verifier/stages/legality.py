@@ -6,13 +6,13 @@ Verdicts come from run-time evidence and from the compiled objects; static hints
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Literal
 
 from musacoder_verifier.allow_list import allowed, plumbing, struct_listed
 from musacoder_verifier.policy import UNCHECKED, legal
-from musacoder_verifier.stages.correctness import Evidence
+from musacoder_verifier.stages.correctness import DeviceWork, Evidence
 from musacoder_verifier.stages.native_code import NativeCode, Place
 from musacoder_verifier.verdict import Correctness, Finding, Legality
 
@@ -197,6 +197,9 @@ def _symbol_findings(native: NativeCode, path: str) -> list[Finding]:
         add("vendor-library", place, f"the extension calls {place.text}")
     for place in native.loaders:
         add("finds-code", place, f"the extension finds code at run time with {place.text}")
+    for place in native.persisting:
+        text = f"it asks the device to keep data in its cache ({place.text}), past any flush"
+        add("persisting-cache", place, text)
     for place in native.rewriters:
         text = f"the extension can change this process's code with {place.text}"
         add("rewrites-code", place, text)
@@ -215,9 +218,10 @@ def _library_findings(evidence: Evidence, native: NativeCode, path: str) -> list
     return found
 
 
-def device_findings(kernels: Mapping[str, float], own: Collection[str], path: str) -> list[Finding]:
-    """What the device ran in one call of forward, `kernels` by name with nanoseconds; `own` are the
-    kernels that the Candidate's sources define."""
+def device_findings(work: DeviceWork, own: Collection[str], path: str) -> list[Finding]:
+    """What the device ran in one call of forward. `own`: the kernels that the Candidate's sources
+    define."""
+    kernels = {kernel.name: kernel.seconds or 0.0 for kernel in work.kernels}
     total = sum(kernels.values())
     if not total:
         return []
@@ -233,6 +237,9 @@ def device_findings(kernels: Mapping[str, float], own: Collection[str], path: st
         elif kind == "framework":
             text = f"the device runs PyTorch's {_short(name)}, {spent / total:.0%} of its time"
             found.append(Finding("framework-kernel", text, file=path))
+    for name in work.early:
+        text = f"{_short(name)} runs on a stream of its own that waits for nobody"
+        found.append(Finding("other-stream", text, file=path))
     if share < _OWN_SHARE:
         text = f"kernels of its sources take {share:.0%} of the device's time"
         found.append(Finding("small-share", text, None, "hint", path))

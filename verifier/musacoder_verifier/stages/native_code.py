@@ -21,6 +21,11 @@ _FAST_MATH = re.compile(
     re.VERBOSE,
 )
 _PRAGMA = re.compile(r"(?:optimize\s*\(|GCC\s+optimize\s*\(?)[^)\n]*(?:fast-math|Ofast)")
+# A part of the cache set aside for good, which no flush reaches.
+_PERSISTING = re.compile(
+    r"\b(?:[cm]u\w*[Ll]imitPersistingL2CacheSize|(?:cuda|musa)AccessPropertyPersisting"
+    r"|CU_LIMIT_PERSISTING_L2_CACHE_SIZE|CU_ACCESS_PROPERTY_PERSISTING)\b"
+)
 # Of host code, whose instructions are not read.
 _NARROW_TYPE = re.compile(r"\b(?:BFloat16|Half|_Float16|__bf16|_mm\d*_\w*(?:ph|bh)\b\w*)\b")
 _KERNEL = re.compile(r"\b__global__\b[^;{]*?\b(\w+)\s*\(", re.DOTALL)
@@ -46,6 +51,7 @@ class NativeCode:
     switches: tuple[Place, ...] = ()  # functions that hide operators from the profiler
     loaders: tuple[Place, ...] = ()  # functions that find code at run time
     rewriters: tuple[Place, ...] = ()  # functions that change this process's code
+    persisting: tuple[Place, ...] = ()  # words that keep data in the device's cache
     flags: tuple[str, ...] = ()  # of the Candidate's own, those that loosen arithmetic
     narrow: tuple[str, ...] = ()  # instructions and types of fewer bits than float32
     not_read: str | None = None  # why the machine code was not read, where there is some
@@ -72,6 +78,10 @@ async def inspect(artefacts: Sequence[Artefact], requests: Sequence[BuildRequest
             kind: tuple(_placed(name, sources) for name in sorted(names))
             for kind, names in read.items()
         },
+        persisting=tuple(
+            _placed(word, sources)
+            for word in sorted({m for s in sources for m in _PERSISTING.findall(s.text)})
+        ),
         flags=tuple(sorted({*_flags(requests), *_pragmas(sources)})),
         narrow=tuple(sorted({*narrow, *_narrow_types(sources)})),
         not_read=not_read,

@@ -180,7 +180,8 @@ class _Session:
             if failure is not None:
                 return failure
             self._watch.look()
-        return None
+        # Nothing told the Candidate that this one would be the last.
+        return await self._round(len(self.samples.candidate), span=False, sure=True)
 
     async def _calibrate(self) -> None:
         fastest, host = math.inf, 0.0
@@ -201,8 +202,9 @@ class _Session:
             self._hold = min(_HOLD * host, _MOST_HOLD_NS)
             self.spans = Samples(min(self._most, max(self.samples.calls, _SPAN_CALLS)))
 
-    async def _round(self, index: int, span: bool) -> Failure | None:
-        """One sample of each side, and what becomes of the Candidate's outputs."""
+    async def _round(self, index: int, span: bool, sure: bool = False) -> Failure | None:
+        """One sample of each side, and what becomes of the Candidate's outputs; `sure`: they are
+        compared however long it takes."""
         into = self.spans if span and self.spans is not None else self.samples
         seed = self._chance.randrange(1 << 31)
         compared = min(into.calls, _COMPARED_CALLS, _COMPARED_BYTES // self._output_bytes)
@@ -221,7 +223,7 @@ class _Session:
         # Drawn when it is all over: outputs so large that comparing them takes the time that
         # samples need are compared for some samples only.
         affordable = _COMPARING_SHARE * self._settings.budget / _FEWEST_SAMPLES
-        if index and self._chance.random() * self._comparing > affordable:
+        if index and not sure and self._chance.random() * self._comparing > affordable:
             return None
         started = time.monotonic()
         failure = await self._judge(await self._fetch(calls), seed, calls)

@@ -1,8 +1,10 @@
 """Which kernels an accelerator really ran during a call, and for how long: the profiler's view.
 
 Neither the replay of a recorded graph nor a vendor's library called from an extension dispatches an
-operator; on the device both are kernels with names. Attaching to the device's profiler makes
-every later launch slower, so this comes last in the life of a child.
+operator; on the device both are kernels with names. A kernel that starts although the stream that
+the call stands in is still busy is on a stream of its own that waits for nobody: its inputs may not
+be there yet, and who times the call by its stream does not see it. Attaching to the device's
+profiler makes every later launch slower, so this comes last in the life of a child.
 """
 
 from __future__ import annotations
@@ -11,7 +13,12 @@ import json
 from math import prod
 from typing import Any, Callable, Optional
 
+import torch
+
 _ACTIVITIES = {"cuda": "CUDA", "musa": "PrivateUse1"}
+# About 10 ms at 2 GHz: longer than it takes to give a device all the work of a call.
+_BUSY_CYCLES = 20_000_000
+_BUSY_KERNEL = "spin_kernel"
 
 
 def activity(torch_device: str) -> Optional[Any]:
@@ -23,33 +30,49 @@ def activity(torch_device: str) -> Optional[Any]:
     return found if found in _autograd._supported_activities() else None
 
 
-def kernels(
-    function: Callable[[], Any], watched: Any, synchronize: Callable[[], None]
-) -> list[list[Any]]:
-    """[name, nanoseconds, launches, geometry] of all device work of `function`, by name, longest
-    first; see `_geometry`. Raises RuntimeError where the profiler does not start."""
+def kernels(function: Callable[[], Any], torch_device: str) -> tuple[list[list[Any]], list[str]]:
+    """([name, nanoseconds, launches, geometry] of all device work of `function`, by name, longest
+    first, see `_geometry`; the names of those that did not wait for the call's stream). Raises
+    RuntimeError where the profiler does not start."""
     from torch._C import _autograd, _profiler
 
+    module: Any = getattr(torch, torch_device.split(":")[0])
     config = _profiler.ProfilerConfig(
         _profiler.ProfilerState.KINETO, False, False, False, False, False,
         _profiler._ExperimentalConfig(),
     )  # fmt: skip
-    activities = {_profiler.ProfilerActivity.CPU, watched}
-    synchronize()
+    activities = {_profiler.ProfilerActivity.CPU, activity(torch_device)}
+    module.synchronize()
     _autograd._prepare_profiler(config, activities)
     _autograd._enable_profiler(config, activities)
     try:
+        keep_busy = getattr(module, "_sleep", None)
+        if keep_busy is not None:
+            keep_busy(_BUSY_CYCLES)
         function()
-        synchronize()
+        module.synchronize()
     finally:
         result = _autograd._disable_profiler()
+    events = [
+        event
+        for event in result.events()
+        if event.device_type().name in ("CUDA", "PrivateUse1", "MUSA")
+    ]
     found: dict[str, list[Any]] = {}
-    for event in result.events():
-        if event.device_type().name in ("CUDA", "PrivateUse1", "MUSA"):
+    for event in events:
+        if _BUSY_KERNEL not in event.name():
             entry = found.setdefault(event.name(), [event.name(), 0, 0, _geometry(event)])
             entry[1] += event.duration_ns()
             entry[2] += 1
-    return sorted(found.values(), key=lambda entry: -entry[1])
+    times = [(event.name(), event.start_ns(), event.duration_ns()) for event in events]
+    return sorted(found.values(), key=lambda entry: -entry[1]), unordered(times)
+
+
+def unordered(events: list[tuple[str, int, int]]) -> list[str]:
+    """Of (name, start, duration), the names of those that start before the kernel ends which keeps
+    the call's stream busy, sorted."""
+    until = max((start + ns for name, start, ns in events if _BUSY_KERNEL in name), default=0)
+    return sorted({name for name, start, _ in events if start < until and _BUSY_KERNEL not in name})
 
 
 def _geometry(event: Any) -> dict[str, int]:

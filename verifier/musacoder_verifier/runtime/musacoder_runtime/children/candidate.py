@@ -63,6 +63,7 @@ class CheckedCandidate:
         "_snapshot",
         "_spec",
         "_state_fd",
+        "_watched",
     )  # fmt: skip
 
     def __init__(self, spec: dict[str, Any], outputs_fd: int, state_fd: int) -> None:
@@ -78,6 +79,7 @@ class CheckedCandidate:
         self._runner: Any = None
         self._held: list[Any] = []  # inputs of the last trial: refilled, or kept at their address
         self._last: Optional[tuple[Any, list[str]]] = None  # its output and digests
+        self._watched = False  # whether that output must stay as it is
 
     def operations(self) -> dict[str, Callable[[dict[str, Any]], dict[str, Any]]]:
         guarded = {
@@ -223,6 +225,8 @@ class CheckedCandidate:
             earlier_output_changed=self._earlier_changed(),
         )
         self._last = (output, recipes.leaf_digests(_plain(output)))
+        # An input that is an output, as the Reference has it or not, changes when it is refilled.
+        self._watched = not answer["aliases"]
         return answer
 
     def _audited(self) -> list[list[str]]:
@@ -236,7 +240,7 @@ class CheckedCandidate:
         return (self._device.background_work() - before) / (_WATCH * 1e9)
 
     def _earlier_changed(self) -> bool:
-        if self._last is None:
+        if self._last is None or not self._watched:
             return False
         output, digests = self._last
         return recipes.leaf_digests(_plain(output)) != digests
