@@ -26,6 +26,7 @@ PACKAGE = Path(__file__).resolve().parent.parent
 NATIVE = PACKAGE / "native"
 INCLUDE = PACKAGE / "include"
 SHIM = "libmusacoder_shim.so"
+FACADE = "facade.cpp"
 SHIM_SOURCES = ("shim_tensor.cpp", "shim_operator.cpp", "shim_module.cpp", "shim_cuda.cpp")
 TRAMPOLINE_SOURCES = ("convert.cpp", "trampoline.cpp")
 # Code that runs once per call around the kernel: small is as good as fast, and builds sooner.
@@ -60,6 +61,11 @@ class Prepared:
     def prefix(self) -> Path:
         """The header to force in; its precompiled form lies beside it."""
         return self.folder / "prefix.h"
+
+    @property
+    def facade(self) -> Path:
+        """The object to link into every Candidate: what the facade's headers only declare."""
+        return self.folder / "facade.o"
 
     @property
     def store(self) -> Path:
@@ -218,6 +224,8 @@ async def _build(
         # The longest first: two run at a time.
         for name in (*TRAMPOLINE_SOURCES, *SHIM_SOURCES)
     ]
+    own = [compiler.path, *_NATIVE_FLAGS, standard, abi_flag(info), *facade_includes(folder)]
+    compiles.append([*own, "-c", str(NATIVE / FACADE), "-o", str(folder / "facade.o")])
     compiles.append(
         [compiler.path, *flags, *facade_includes(folder), "-x", "c++-header",
          str(folder / "prefix.h"), "-o", str(folder / "prefix.h.gch")]
@@ -242,7 +250,7 @@ async def _build(
          "-o", str(trampoline)],
         folder, timeout,
     )  # fmt: skip
-    for leftover in folder.glob("*.o"):
+    for leftover in folder.glob("*.cpp.o"):
         leftover.unlink()
     versions = {"torch": info.torch_version, "python": info.python_version}
     (folder / "prepared.json").write_text(
