@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from musacoder_lsp.cli import options
+from musacoder_lsp.cli.options import Unusable
 from musacoder_lsp.sites import Document, Site, find_sites, read_source
 
 if TYPE_CHECKING:
@@ -32,9 +33,11 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         source = read_source(path)
     except OSError as error:
-        return _fail(f"{path} cannot be read: {error.strerror or error}.")
+        problem = Unusable(f"{path} cannot be read: {(error.strerror or str(error)).lower()}.")
+        return options.fail(problem, as_json=arguments.json)
     if source.binary:
-        return _fail(f"{path} is no Python source: it holds NUL bytes.")
+        problem = Unusable(f"{path} is no Python source: it holds NUL bytes.")
+        return options.fail(problem, as_json=arguments.json)
     document = Document(source.text)
     found = find_sites(source.text, str(path))
     if source.damaged:
@@ -44,13 +47,12 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if arguments.json:
         report = {
-            "schema_version": 1,
             "file": str(path),
             "encoding": source.encoding,
             "damaged": source.damaged,
             "sites": [_as_json(site, document) for site in found],
         }
-        print(json.dumps(report, ensure_ascii=False))
+        options.print_json(report)
         return 0
     if not found:
         print(f"{path}: no tensor code that could become a kernel.", file=sys.stderr)
@@ -60,11 +62,6 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{path}:{line}: {site.kind:<8} {site.name:<{width}}  {_operations(site)}")
         print(f"{'':<{len(str(path)) + len(str(line)) + 3}}{_workload(site)}")
     return 0
-
-
-def _fail(message: str) -> int:
-    print(message, file=sys.stderr)
-    return 2
 
 
 def _operations(site: Site) -> str:

@@ -8,9 +8,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from musacoder_verifier import verdict_json
+from musacoder_verifier import kernelbench, verdict_json
 from musacoder_verifier.candidate import Candidate
 from musacoder_verifier.reference import Reference, SourceLine
+from musacoder_verifier.settings import VerifyOptions
 from musacoder_verifier.verdict import Verdict
 
 from musacoder_lsp.cli import options, progress
@@ -34,13 +35,16 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("candidate", metavar="CANDIDATE", type=Path)
     parser.add_argument("--train", action="store_true", help="both sides in training mode")
     options.add_verification_options(parser)
+    options.add_kernelbench_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     try:
         chosen = options.to_settings(arguments)
-        reference = read_reference(arguments.reference, training=arguments.train)
+        training = arguments.train or arguments.like is not None
+        reference = read_reference(arguments.reference, training=training)
+        how = _options(arguments, chosen)
         candidate = Candidate(
             options.read_text(arguments.candidate), str(arguments.candidate.resolve())
         )
@@ -48,7 +52,9 @@ def run(arguments: argparse.Namespace) -> int:
         python = options.interpreter_for(chosen, folder).path
     except Unusable as problem:
         return options.fail(problem, as_json=arguments.json)
-    verdict = asyncio.run(_verify(reference, candidate, python, chosen))
+    verdict = asyncio.run(_verify(reference, candidate, python, chosen, how))
+    if arguments.like is not None:
+        return _print_result(verdict, as_json=arguments.json)
     if arguments.json:
         print(json.dumps(verdict_json.to_json(verdict), ensure_ascii=False))
     else:
@@ -66,15 +72,44 @@ def read_reference(path: Path, *, training: bool = False) -> Reference:
     return Reference(text, absolute, lines, roots, training)
 
 
+def _options(arguments: argparse.Namespace, chosen: Settings) -> VerifyOptions:
+    """Raises Unusable."""
+    if arguments.like is None:
+        if arguments.tolerance is not None:
+            raise Unusable("--tolerance belongs to --like kernelbench; give both.")
+        made: VerifyOptions = make_options(chosen)
+        return made
+    if arguments.trials < 1:
+        raise Unusable("--trials must be at least 1.")
+    return kernelbench.options(
+        chosen.backend,
+        tolerance=arguments.tolerance,
+        trials=arguments.trials,
+        timing=chosen.timing,
+        stage_timeout=chosen.stage_timeout,
+    )
+
+
+def _print_result(verdict: Verdict, *, as_json: bool) -> int:
+    """The fields of KernelBench's `KernelExecResult`; unknown fields are ignored by it."""
+    result = kernelbench.result(verdict)
+    if result is None:
+        message = verdict.failure.message if verdict.failure is not None else "no result"
+        return options.fail(Unusable(message), as_json=as_json)
+    body = {"schema_version": options.SCHEMA_VERSION, **result}
+    print(json.dumps(body, ensure_ascii=False, allow_nan=False, indent=None if as_json else 2))
+    return options.exit_code(verdict)
+
+
 async def _verify(
-    reference: Reference, candidate: Candidate, python: str, chosen: Settings
+    reference: Reference, candidate: Candidate, python: str, chosen: Settings, how: VerifyOptions
 ) -> Verdict:
     with progress.shown(Path(candidate.path or "candidate").name) as listen:
         async with make_verifier(python, chosen) as verifier:
             return await verifier.verify(
                 reference,
                 candidate,
-                make_options(chosen),
+                how,
                 lambda event: listen(
                     progress.verifying(event.stage, event.state, event.seconds, event.detail)
                 ),
