@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import uuid
 from pathlib import Path
 
+import psutil
 import pytest
 from compiled import load_in_process
 from musacoder_verifier.build_request import BuildRequest, SourceText
 from musacoder_verifier.candidate import Candidate
-from musacoder_verifier.lanes.prepare import PrepareError
+from musacoder_verifier.lanes.prepare import Prepared, PrepareError
 from musacoder_verifier.lanes.symbols import operators_called
 from musacoder_verifier.stages.compile import CompileOutcome, compile_requests
 from musacoder_verifier.worker import WorkerInfo
@@ -76,6 +78,26 @@ async def test_a_syntax_error_needs_no_second_opinion(worker_info: WorkerInfo, c
     assert (found.file, found.line) == ("/project/candidate.py", 14)
     assert "expected" in found.message
     assert "candidate.py:14:" in outcome.failure.detail
+
+
+@pytest.mark.parametrize("part", ["g++", "cc1plus"])
+async def test_a_killed_compiler_starts_again_in_the_same_lane(
+    part: str, worker_info: WorkerInfo, compile_cache: Path, prepared: Prepared
+) -> None:
+    work = asyncio.ensure_future(compiled(relu(), worker_info, compile_cache))
+    killed = False
+    while not (killed or work.done()):
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if process.name() == part:
+                    process.kill()
+                    killed = True
+                    break
+        await asyncio.sleep(0)
+    outcome = await work
+    assert killed
+    assert outcome.failure is None, outcome
+    assert outcome.report.lane == "fast"
 
 
 async def test_an_unknown_name_needs_no_second_opinion(

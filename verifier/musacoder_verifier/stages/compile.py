@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -125,8 +126,15 @@ def _device_compiler(backend: Backend, info: WorkerInfo, host: Compiler) -> Devi
     toolkit = backend.toolkit([str(Path(info.torch_path).parent)])
     if toolkit is None:
         return None
-    runtime = runtime_library(info, toolkit)
-    return DeviceCompiler(toolkit, host, backend.device_flags, backend.host_flags, runtime)
+    packages = sorted(str(path) for path in Path(info.torch_path).parent.glob("nvidia/*/lib"))
+    return DeviceCompiler(
+        toolkit,
+        host,
+        backend.device_flags,
+        backend.host_flags,
+        runtime_library(info, toolkit),
+        (*toolkit.library_dirs, *packages),
+    )
 
 
 def _refused(sentence: str, started: float) -> CompileOutcome:
@@ -198,18 +206,25 @@ class _Job:
                 return await self._stock(request, cached.reason)
             if cached.reason is None:
                 return cached
-        with cache.building() as folder:
-            result = await fast.compile_request(
-                request, prepared, self.compiler, native_flags, folder, self.timeout, self.device
-            )
-            if result.library is not None:
-                return await self._keep(cache, key, request, "fast", result, folder, prepared)
+        for last in (False, True):
+            with cache.building() as folder:
+                result = await fast.compile_request(
+                    request, prepared, self.compiler, native_flags, folder, self.timeout,
+                    self.device,
+                )  # fmt: skip
+                if result.library is not None:
+                    return await self._keep(cache, key, request, "fast", result, folder, prepared)
             if result.timed_out:
                 return self._timed_out("fast", request)
-            lacking = await self._lacking(request, result, prepared)
-            if lacking is None or self.lane == "fast":
+            if not _cut_short(result):
+                break
+            # A compiler that somebody killed says nothing about the source.
+            if last:
                 return self._compile_error("fast", request, result, None)
-            await asyncio.to_thread(_publish_reason, cache, key, lacking)
+        lacking = await self._lacking(request, result, prepared)
+        if lacking is None or self.lane == "fast":
+            return self._compile_error("fast", request, result, None)
+        await asyncio.to_thread(_publish_reason, cache, key, lacking)
         return await self._stock(request, lacking)
 
     async def _lacking(
@@ -397,13 +412,26 @@ def _machine_failure(error: OSError, cache_dir: Path) -> Failure:
     return Failure("infra_error", "compile", sentence)
 
 
+# What gcc, clang, and their linker driver say of a part of theirs that a signal ended.
+_KILLED = re.compile(
+    r"signal terminated program|terminated with signal|command failed due to signal"
+    r"|command killed by signal",
+    re.IGNORECASE,
+)
+
+
+def _cut_short(result: LaneResult) -> bool:
+    """Whether a signal ended the compiler: it said so of a part of it, or nothing at all."""
+    return not result.output.strip() or _KILLED.search(result.output) is not None
+
+
 def _machine_message(output: str, cache_dir: Path) -> Failure | None:
     """A failure of the machine that a compiler reports as an error of its own."""
     if "No space left on device" in output or "Disk quota exceeded" in output:
         return _machine_failure(OSError(errno.ENOSPC, ""), cache_dir)
     if "cc1plus: out of memory" in output or "virtual memory exhausted" in output:
         return Failure("infra_error", "compile", "the compiler ran out of memory")
-    if "Killed signal terminated program" in output or "internal compiler error" in output:
+    if _KILLED.search(output) or "internal compiler error" in output:
         return Failure(
             "infra_error", "compile", "the compiler itself crashed or was killed", output[-4000:]
         )
