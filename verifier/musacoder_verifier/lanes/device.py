@@ -35,6 +35,9 @@ _IMPLICIT = ("torch/types.h", "cuda_runtime.h")
 # The driver's header is large and rarely meant: its names begin so.
 _DRIVER = re.compile(r"\b(?:cu[A-Z]|CU_?[A-Z]|CUDA_[A-Z])")
 
+_VENDOR_LIBRARY = re.compile(
+    r"-l(?:cudart|cublas|cublasLt|cusparse|cusolver|cufft|curand|cudnn|nvrtc|cuda)"
+)
 # What of PyTorch the lean unit leaves out.
 _LEFT_OUT = re.compile(
     r"\b(?:PYBIND11_\w+|pybind11|py|from_blob|parallel_for|parallel_reduce|\w*num_threads|\w*thread_num"
@@ -58,6 +61,7 @@ class DeviceCompiler:
     flags: tuple[str, ...]  # of the Backend: the architecture
     host_flags: tuple[str, ...]  # for the host code of a device unit
     runtime: Path | None
+    library_dirs: tuple[str, ...] = ()  # where the vendor's libraries may lie
 
     def unit_flags(self, request: BuildRequest) -> list[str]:
         """The flags of a device unit, the same in both lanes, without those that torch adds."""
@@ -72,6 +76,22 @@ class DeviceCompiler:
         if self.runtime is None:
             return []
         return [f"-L{self.runtime.parent}", f"-l:{self.runtime.name}"]
+
+    def libraries(self, flags: Sequence[str]) -> list[str]:
+        """Link flags of a request, with the vendor's libraries by the names that they have here:
+        packages bring them without the name that `-l` looks for."""
+        return [part for flag in flags for part in self._library(flag)]
+
+    def _library(self, flag: str) -> list[str]:
+        if _VENDOR_LIBRARY.fullmatch(flag) is None:
+            return [flag]
+        name = f"lib{flag[2:]}.so"
+        for folder in map(Path, self.library_dirs):
+            if (folder / name).is_file():
+                return [f"-L{folder}", flag]
+            for versioned in sorted(folder.glob(f"{name}.*"), reverse=True):
+                return [f"-L{folder}", f"-l:{versioned.name}"]
+        return [flag]
 
 
 def device_sources(request: BuildRequest) -> list[tuple[int, SourceText]]:

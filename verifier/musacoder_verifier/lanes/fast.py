@@ -131,7 +131,8 @@ async def compile_request(
         *(device.includes() if device is not None else []),
     ]  # fmt: skip
     link = [
-        *compiler.linker_flags, *request.extra_ldflags,
+        *compiler.linker_flags,
+        *(device.libraries(request.extra_ldflags) if device is not None else request.extra_ldflags),
         str(prepared.facade), f"-L{prepared.folder}", f"-l:{SHIM}",
         *(device.link_flags() if device is not None else []), "-Wl,-z,defs",
     ]  # fmt: skip
