@@ -30,7 +30,10 @@ from musacoder_verifier.stages.compile import Lane, compile_requests
 from musacoder_verifier.verifier import Verifier, VerifierSettings
 from musacoder_verifier.worker import Worker, WorkerError
 
+from musacoder_lsp.cli.bench import call_overhead, compile_corpus
+from musacoder_lsp.cli.bench.call_overhead import CallOverhead
 from musacoder_lsp.cli.bench.compile_references import REFERENCES
+from musacoder_lsp.cli.options import Unusable
 from musacoder_lsp.interpreter import NoInterpreter, find_interpreter
 from musacoder_lsp.places import cache_folder
 
@@ -49,6 +52,19 @@ def add_parser(subparsers: Subparsers) -> None:
         "--stock", type=int, metavar="N", help="only N of them in the stock lane too: it is slow"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    corpus = parser.add_argument_group("the Candidates of others")
+    corpus.add_argument(
+        "--corpus", metavar="RUN", type=Path, nargs="+",
+        help="folders of KernelBench runs: which of their Candidates the fast lane takes",
+    )  # fmt: skip
+    corpus.add_argument("--backend", default="cuda", help="what to compile for (default: cuda)")
+    corpus.add_argument("--sample", type=int, metavar="N", help="N of them, drawn at random")
+    corpus.add_argument("--seed", type=int, default=0, help="for --sample (default: 0)")
+    corpus.add_argument(
+        "--out", type=Path, metavar="FILE", help="JSON lines to add to, and go on from"
+    )
+    corpus.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time")
+    corpus.add_argument("--timeout", type=float, default=_TIMEOUT, help="seconds for one of them")
     parser.set_defaults(run=run)
 
 
@@ -66,20 +82,27 @@ def run(arguments: argparse.Namespace) -> int:
     """0 when every source compiled in the fast lane, 1 when one did not, 2 without torch."""
     try:
         interpreter = find_interpreter(arguments.python, Path.cwd(), os.environ)
-        prepare, measured = asyncio.run(
+        if arguments.corpus:
+            return compile_corpus.run(arguments, interpreter.path)
+        prepare, measured, call = asyncio.run(
             _measure(interpreter.path, arguments.count, arguments.stock)
         )
-    except (NoInterpreter, WorkerError) as problem:
+    except (NoInterpreter, WorkerError, Unusable) as problem:
         print(problem, file=sys.stderr)
         return 2
     if arguments.json:
-        print(json.dumps(_as_json(prepare, measured)))
+        print(json.dumps(_as_json(prepare, measured, call)))
     else:
         _print_table(prepare, measured)
+        if call is not None:
+            print(call_overhead.text(call))
     return 0 if measured and all(item.problem is None for item in measured) else 1
 
 
-async def _measure(python: str, count: int, stock: int | None) -> tuple[float, list[Measured]]:
+async def _measure(
+    python: str, count: int, stock: int | None
+) -> tuple[float, list[Measured], CallOverhead | str | None]:
+    """Seconds of preparing, the sources, and what a call costs where stock is measured too."""
     settings = VerifierSettings(python=python, cache_dir=cache_folder(), stage_timeout=_TIMEOUT)
     measured: list[Measured] = []
     async with Verifier(settings) as verifier:
@@ -103,7 +126,8 @@ async def _measure(python: str, count: int, stock: int | None) -> tuple[float, l
             if stock != 0 and place % step == 0 and problem is None:
                 slow, problem = await _time(worker, request, "stock")
             measured.append(Measured(name, fast, slow, problem))
-    return prepare or 0.0, measured
+        call = await call_overhead.measure(worker.info, cache_folder()) if stock != 0 else None
+    return prepare or 0.0, measured, call
 
 
 async def _request(verifier: Verifier, worker: Worker, reference: Reference) -> BuildRequest | str:
@@ -162,7 +186,9 @@ def _medians(measured: list[Measured]) -> Iterator[tuple[str, list[float]]]:
         yield lane, [value for value in values if value is not None]
 
 
-def _as_json(prepare: float, measured: list[Measured]) -> dict[str, Any]:
+def _as_json(
+    prepare: float, measured: list[Measured], call: CallOverhead | str | None
+) -> dict[str, Any]:
     results: dict[str, Any] = {"prepare": {"p50_ms": prepare * 1000, "count": 1}}
     medians: dict[str, float] = {}
     for lane, values in _medians(measured):
@@ -174,6 +200,8 @@ def _as_json(prepare: float, measured: list[Measured]) -> dict[str, Any]:
                 "p99_ms": worst * 1000,
                 "count": len(values),
             }
+    if isinstance(call, CallOverhead):
+        results["call"] = dataclasses.asdict(call)
     if len(medians) == 2:
         results["ratio"] = {"stock_over_fast": medians["stock"] / medians["fast"]}
     return {
