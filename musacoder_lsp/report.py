@@ -149,6 +149,16 @@ def profile_report(profile: KernelProfile) -> list[str]:
     return lines
 
 
+def hint_report(profile: KernelProfile, problem: str | None = None) -> list[str]:
+    """What would make it faster; `problem` says why no hardware counters were read."""
+    lines = []
+    if problem is not None:
+        lines += _wrap("counters", problem)
+    for place, hint in enumerate(profile.hints, 1):
+        lines += _wrap("hints" if place == 1 else "", f"{place}. {hint}")
+    return lines
+
+
 def kernel_line(kernel: ProfiledKernel) -> str:
     """What is known of one device function, such as `f: 3 x 12 us, 32 registers, no spills`."""
     facts = []
@@ -164,7 +174,8 @@ def kernel_line(kernel: ProfiledKernel) -> str:
     if kernel.spill_bytes is not None:
         facts.append(f"spills {kernel.spill_bytes} bytes" if kernel.spill_bytes else "no spills")
     if kernel.occupancy is not None:
-        facts.append(f"occupancy {kernel.occupancy:.0%} ({kernel.occupancy_limiter})")
+        by = f" ({kernel.occupancy_limiter})" if kernel.occupancy_limiter else ""
+        facts.append(f"occupancy {kernel.occupancy:.0%}{by}")
     return f"{kernel.name}: {', '.join(facts) or 'nothing known'}"
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from musacoder_lsp import __version__
 
 # In the order of the help text.
-COMMANDS = ("demo", "sites", "generate", "verify", "doctor", "bench", "lsp")
+COMMANDS = ("demo", "sites", "generate", "verify", "profile", "doctor", "bench", "lsp")
 
 
 def build_parser() -> argparse.ArgumentParser:
