@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from musacoder_verifier.backends.registry import backend
-from musacoder_verifier.build_request import BuildRequest, SourceText
+from musacoder_verifier.build_request import BuildRequest, SourceText, words
 from musacoder_verifier.candidate import Candidate
 from musacoder_verifier.kernel_resources import KernelResources, ptxas_report
 from musacoder_verifier.lanes import device, fast, nvcc_steps, std_names
@@ -148,6 +148,19 @@ def test_a_device_link_takes_the_stock_lane(flag: str):
     request = scale(extra_cuda_cflags=("-O3", flag))
     assert flag in (fast.unsuitable(request, "2.13.0") or "")
     assert fast.unsuitable(scale(extra_cuda_cflags=("-O3", "--use_fast_math")), "2.13.0") is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["", "-O3"], ["-O3"]),
+        (["-O3 -DA='x y'"], ["-O3", "-DA=x y"]),
+        (["-DB='"], ["-DB='"]),
+        ([], []),
+    ],
+)
+def test_flags_are_split_as_the_shell_of_a_build_does(flags: list[str], expected: list[str]):
+    assert words(flags) == expected
 
 
 def test_ptxas_output():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -51,6 +53,17 @@ class BuildRequest:
         ]
         text = json.dumps(body, ensure_ascii=True, separators=(",", ":"))
         return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def words(flags: Sequence[str]) -> list[str]:
+    """Flags as the shell of `load_inline`'s build sees them: one string may hold several, or none."""
+    split: list[str] = []
+    for flag in flags:
+        try:
+            split += shlex.split(flag)
+        except ValueError:  # a quotation mark without its other
+            split += flag.split()
+    return split
 
 
 @dataclass(frozen=True, slots=True)

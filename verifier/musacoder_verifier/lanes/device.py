@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from musacoder_verifier import tools
-from musacoder_verifier.build_request import BuildRequest, SourceText
+from musacoder_verifier.build_request import BuildRequest, SourceText, words
 from musacoder_verifier.diagnostics import virtual_name
 from musacoder_verifier.lanes import nvcc_steps, operators, std_names
 from musacoder_verifier.lanes.prepare import Prepared, facade_includes
@@ -40,7 +40,7 @@ _VENDOR_LIBRARY = re.compile(
 )
 # What of PyTorch the lean unit leaves out.
 _LEFT_OUT = re.compile(
-    r"\b(?:PYBIND11_\w+|pybind11|py|from_blob|parallel_for|parallel_reduce|\w*num_threads|\w*thread_num"
+    r"\b(?:PYBIND11_\w+|pybind11|py|from_blob|parallel_for|parallel_reduce|(?:get|set)_num_threads|get_thread_num"
     r"|in_parallel_region|divup|ostream|wrap_pybind_function|TORCH_LIBRARY\w*)\b"
 )
 # Words that tell that the toolkit's own 16-bit types matter: where a template may be instantiated
@@ -66,7 +66,7 @@ class DeviceCompiler:
     def unit_flags(self, request: BuildRequest) -> list[str]:
         """The flags of a device unit, the same in both lanes, without those that torch adds."""
         host = [f"-Xcompiler={flag}" for flag in self.host_flags]
-        return [*self.flags, *host, "-Xptxas=-v", *request.extra_cuda_cflags]
+        return [*self.flags, *host, "-Xptxas=-v", *words(request.extra_cuda_cflags)]
 
     def includes(self) -> list[str]:
         return [f"-isystem{folder}" for folder in self.toolkit.include_dirs]
@@ -100,7 +100,7 @@ def device_sources(request: BuildRequest) -> list[tuple[int, SourceText]]:
 
 def unsuitable(request: BuildRequest) -> str | None:
     """Why the device sources must take the stock lane, as a phrase; else None."""
-    for flag in request.extra_cuda_cflags:
+    for flag in words(request.extra_cuda_cflags):
         if re.search(r"-rdc|relocatable-device-code|^-?-?dc$|-dlto|^-?-?dlink", flag):
             return f"{flag} asks for a device link"
     return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from musacoder_verifier import diagnostics, tools
-from musacoder_verifier.build_request import BuildRequest
+from musacoder_verifier.build_request import BuildRequest, words
 from musacoder_verifier.diagnostics import Message, virtual_name
 from musacoder_verifier.lanes import device as device_unit
 from musacoder_verifier.lanes import operators, precompiled, std_names
@@ -122,17 +122,19 @@ async def compile_request(
     """Compiles and links one request in `folder`, `device` where it has device sources or may use
     the device's headers. Raises OSError and tools.ToolError."""
     await asyncio.to_thread(write_sources, request, folder, prepared.torch_include)
-    prefix = await precompiled.header(prepared, compiler, flags, request.extra_cflags, timeout)
+    own_flags = words(request.extra_cflags)
+    libraries = words(request.extra_ldflags)
+    prefix = await precompiled.header(prepared, compiler, flags, own_flags, timeout)
     library = folder / f"{request.name}.so"
     host = [
-        compiler.path, *flags, *compiler.message_flags, *request.extra_cflags,
+        compiler.path, *flags, *compiler.message_flags, *own_flags,
         "-include", str(prefix), f"-I{folder}", *facade_includes(prepared.folder),
         *(f"-I{path}" for path in request.extra_include_paths),
         *(device.includes() if device is not None else []),
     ]  # fmt: skip
     link = [
         *compiler.linker_flags,
-        *(device.libraries(request.extra_ldflags) if device is not None else request.extra_ldflags),
+        *(device.libraries(libraries) if device is not None else libraries),
         str(prepared.facade), f"-L{prepared.folder}", f"-l:{SHIM}",
         *(device.link_flags() if device is not None else []), "-Wl,-z,defs",
     ]  # fmt: skip
