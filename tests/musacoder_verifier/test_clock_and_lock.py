@@ -10,7 +10,8 @@ from musacoder_verifier import measurement_lock
 from musacoder_verifier.backends import registry
 from musacoder_verifier.ratio import RatioInterval
 from musacoder_verifier.stages.correctness import Evidence
-from musacoder_verifier.stages.legality import Symbols, judge
+from musacoder_verifier.stages.legality import judge
+from musacoder_verifier.stages.native_code import NativeCode, Place
 from musacoder_verifier.stages.timing import (
     Baseline,
     Samples,
@@ -100,8 +101,11 @@ async def test_a_lock_that_is_not_to_be_had_is_said(tmp_path: Path) -> None:
         assert not held
 
 
-def _judged(evidence: Evidence, symbols: Symbols = Symbols(), policy: str = "native-only") -> str:  # noqa: B008
-    return judge(evidence, (), symbols, None, policy=policy, path="k.py", compiled=1).verdict
+def _judged(
+    evidence: Evidence, native: NativeCode | None = None, policy: str = "native-only"
+) -> str:
+    found = native or NativeCode(extensions=1)
+    return judge(evidence, (), found, None, policy=policy, path="k.py").verdict
 
 
 def test_legality_is_unknown_where_nothing_was_seen() -> None:
@@ -113,7 +117,7 @@ def test_legality_is_unknown_where_nothing_was_seen() -> None:
 
 
 def test_vendor_libraries_are_a_matter_of_policy() -> None:
-    gemm = Symbols(vendor=("cblas_sgemm",))
+    gemm = NativeCode(extensions=1, vendor=(Place("cblas_sgemm"),))
     assert _judged(Evidence(runs=3), gemm) == "fail"
     assert _judged(Evidence(runs=3), gemm, "libraries-allowed") == "pass"
 
