@@ -56,7 +56,7 @@ class BuildRequest:
 
 
 def words(flags: Sequence[str]) -> list[str]:
-    """Flags as the shell of `load_inline`'s build sees them: one string may hold several, or none."""
+    """Flags as the shell of a stock build sees them: one string may hold several, or none."""
     split: list[str] = []
     for flag in flags:
         try:
