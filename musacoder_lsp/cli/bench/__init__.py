@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 
-MEASUREMENTS = ("latency", "compile", "kernelbench")
+MEASUREMENTS = ("latency", "compile", "kernelbench", "agreement", "timing")
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -17,8 +17,9 @@ from musacoder_lsp.cli.options import Unusable
 
 _KERNEL = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)_kernel\.py")
 Outcome = Literal["correct", "wrong", "not compiled", "no verdict"]
-# Words that speak of the machine that recorded a result, not of the kernel.
-_MACHINE = ("out of memory", "no kernel image is available", "no such file or directory", "lock")
+# Words that speak of the machine that recorded a result, not of the kernel: its memory, its card, and
+# extensions that torch's build folder mixed up because they had one name.
+_MACHINE = ("out of memory", "no kernel image is available", "cannot open shared object file")
 
 
 @dataclass(frozen=True, slots=True)
