@@ -18,10 +18,11 @@ from pygls.lsp.server import LanguageServer
 from musacoder_lsp import __version__
 from musacoder_lsp.features import diagnostics
 from musacoder_lsp.features.client import Client
+from musacoder_lsp.features.code_lens import CachedLenses
 from musacoder_lsp.features.document import DocumentWorkspace
 from musacoder_lsp.features.execute_command import COMMANDS, execute_command
 from musacoder_lsp.features.progress import ProgressBook
-from musacoder_lsp.features.protocol import KernelProtocol, RawJson
+from musacoder_lsp.features.protocol import KernelProtocol
 from musacoder_lsp.features.refresh import LensRefresh
 from musacoder_lsp.features.routes import ROUTES
 from musacoder_lsp.features.status import send_status
@@ -70,7 +71,7 @@ class KernelServer(LanguageServer):
         self.client = Client()
         self.progress_book = ProgressBook(self)
         self.refresh = LensRefresh(self)
-        self.lens_cache: dict[str, tuple[Any, RawJson]] = {}
+        self.lens_cache: dict[str, CachedLenses] = {}
         self.published: dict[str, frozenset[str]] = {}
         self.has_diagnostics: set[str] = set()
         for method, handler, options in ROUTES:

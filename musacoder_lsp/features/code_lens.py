@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 
@@ -19,6 +21,15 @@ if TYPE_CHECKING:
 # and has no refresh, so an empty answer would stay.
 _FIRST = 5.0
 _NONE = RawJson("[]")
+
+
+@dataclass(frozen=True, slots=True)
+class CachedLenses:
+    """The last answer for a document, what it was made from, and the JSON that names each Site."""
+
+    key: tuple[Any, ...]
+    text: RawJson
+    data: Mapping[int, tuple[Site, str]]
 
 
 async def code_lens(ls: KernelServer, params: types.CodeLensParams) -> RawJson:
@@ -43,48 +54,42 @@ def _lenses(ls: KernelServer, document: OpenDocument, view: SiteView) -> RawJson
     key = (document.version, spots, running, kinds)
     cached = ls.lens_cache.get(document.uri)
     # `is` for the spots: comparing thousands of them would cost what the cache saves.
-    if cached is not None and cached[0][1] is spots and cached[0] == key:
-        return cached[1]
-    fragments = _Fragments(document)
+    if cached is not None and cached.key[1] is spots and cached.key == key:
+        return cached.text
+    shown = [spot for spot in spots if spot.site.kind == "selection" or spot.site.kind in kinds]
+    known = cached.data if cached is not None else {}
+    uri = json.dumps(document.uri)
+    data: dict[int, tuple[Site, str]] = {}
     lenses = []
-    for spot in spots:
+    for spot, place in zip(shown, _ranges(document, [spot.header for spot in shown]), strict=True):
         site = spot.site
-        if site.kind != "selection" and site.kind not in kinds:
-            continue
-        place = fragments.range(spot.header)
+        # The identity of a Site that is held here; it outlives edits elsewhere in the file.
+        piece = known.get(id(site))
+        if piece is None or piece[0] is not site:
+            piece = (site, f'"uri":{uri},"site":{json.dumps(site.id)},"hash":"{site.fingerprint}"')
+        data[id(site)] = piece
         if place is None:
             continue
-        data = fragments.data(site)
-        lenses.append(f'{{"range":{place},"data":{{{data}}}}}')
+        lenses.append(f'{{"range":{place},"data":{{{piece[1]}}}}}')
         if site.id in running:
-            lenses.append(f'{{"range":{place},"data":{{{data},"role":"cancel"}}}}')
+            lenses.append(f'{{"range":{place},"data":{{{piece[1]},"role":"cancel"}}}}')
     text = RawJson(f"[{','.join(lenses)}]")
-    ls.lens_cache[document.uri] = (key, text)
+    ls.lens_cache[document.uri] = CachedLenses(key, text, data)
     return text
 
 
-class _Fragments:
-    """Pieces of JSON, made by hand: a converter would take 30 µs for each of thousands."""
-
-    def __init__(self, document: OpenDocument) -> None:
-        self._document = document
-        self._uri = json.dumps(document.uri)
-
-    def data(self, site: Site) -> str:
-        return f'"uri":{self._uri},"site":{json.dumps(site.id)},"hash":"{site.fingerprint}"'
-
-    def range(self, header: int) -> str | None:
-        """The first character of the header; None at the end of a line, because an empty range
-        makes VS Code drop the lens."""
-        document = self._document
-        if document.text[header : header + 1] in ("", "\r", "\n"):
-            return None
-        line = document.line_of(header)
+def _ranges(document: OpenDocument, headers: Sequence[int]) -> Iterator[str | None]:
+    """The first character of each header, as JSON by hand: a converter would take 30 µs for each of
+    thousands. None at the end of a line, because an empty range makes VS Code drop the lens."""
+    text = document.text
+    for header, line in zip(headers, document.lines_of(headers), strict=True):
+        if text[header : header + 1] in ("", "\r", "\n"):
+            yield None
+            continue
         column = header - document.line_start(line)
         if column:
-            before = document.text[header - column : header]
-            column = column_to_units(before, column, document.encoding)
-        return (
+            column = column_to_units(text[header - column : header], column, document.encoding)
+        yield (
             f'{{"start":{{"line":{line},"character":{column}}},'
             f'"end":{{"line":{line},"character":{column + 1}}}}}'
         )

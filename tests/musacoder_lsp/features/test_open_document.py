@@ -118,3 +118,13 @@ def test_a_damaged_file_gets_no_edits(tmp_path: Path) -> None:
     file.write_bytes(b"name = '\xff\xfe'\n")
     assert OpenDocument(file.as_uri(), position_codec=PositionCodec("utf-16")).damaged
     assert OpenDocument((tmp_path / "gone.py").as_uri(), position_codec=PositionCodec()).text == ""
+
+
+@given(st.lists(st.integers(0, 400)), st.integers(1, 300))
+def test_many_lines_are_found_as_one_by_one(offsets: list[int], lines: int) -> None:
+    opened = document("a\n" * lines)
+    offsets = [min(offset, len(opened.text)) for offset in offsets]
+    assert opened.lines_of(offsets) == [opened.line_of(offset) for offset in offsets]
+    assert opened.lines_of(sorted(offsets)) == [
+        opened.line_of(offset) for offset in sorted(offsets)
+    ]
