@@ -26,8 +26,10 @@ def main(order_file: str) -> int:
     cpp_extension._import_module_from_library = lambda *_: None
     if not order["cuda_sources"]:
         order["cuda_sources"] = None
+    # Verbose, torch passes on what the compilers print: the device's assembler reports each kernel.
+    verbose = order["cuda_sources"] is not None
     try:
-        cpp_extension.load_inline(verbose=False, **order)  # type: ignore[no-untyped-call]
+        cpp_extension.load_inline(verbose=verbose, **order)  # type: ignore[no-untyped-call]
     except RuntimeError as error:
         print(error)
         return 1
