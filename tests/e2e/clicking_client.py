@@ -1,5 +1,6 @@
 """A client process that can be killed: opens a file, clicks its first lens again and again, and
-writes each state of each Job as a line `state pid-of-server`."""
+writes each state of each Job as a line `state pid-of-server`. Its arguments: the file, the
+interpreter, and `timing` where the Jobs are to time their kernels, too."""
 
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ from typing import Any
 from musacoder_lsp.editor_client import EditorClient
 
 
-async def main(path: Path, python: str) -> None:
+async def main(path: Path, python: str, timing: bool) -> None:
     server = [sys.executable, "-m", "musacoder_lsp.cli.lsp"]
-    settings = {"python": python, "compileBaseline": False}
+    settings = {"python": python, "compileBaseline": False, "timing": timing}
     async with EditorClient.connect(server, path.parent, settings=settings) as editor:
         events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         editor.on("musacoder/status", events.put_nowait)
@@ -42,4 +43,4 @@ async def main(path: Path, python: str) -> None:
                     print(state, editor.pid, status["detail"].replace("\n", " "), flush=True)
 
 
-asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
+asyncio.run(main(Path(sys.argv[1]), sys.argv[2], "timing" in sys.argv[3:]))
