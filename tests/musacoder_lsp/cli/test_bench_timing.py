@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from musacoder_lsp.cli.bench.timing import summary
 from musacoder_verifier.verdict import Failure, Timing, Verdict
+
+from musacoder_lsp.cli.bench.timing import summary
 
 
 def _verdict(speedup: float, reach: float = 0.05) -> Verdict:

@@ -76,6 +76,7 @@ async def start(
         "seed": settings.seed,
         "tf32": settings.tf32,
         "host_inputs": settings.host_inputs,
+        "take_turns": settings.take_turns,
     }
     spec = {**common, "reference": reference_spec(reference)}
     served: Mapping[str, Any] = {item.request_key: asdict(item) for item in artefacts}

@@ -1,4 +1,4 @@
-"""Whether outputs agree with the expected ones. Pure functions over torch, on the CPU.
+"""Whether outputs agree with the expected ones. Pure functions over torch, on any device.
 
 An element is right if it is within tolerance of the Reference's own result or of a float64 run of
 the Reference (`golden`). A leaf that misses both is still right if its largest float64 error is
@@ -27,7 +27,9 @@ TOLERANCE: Mapping[str, float] = {
 DEFAULT_TOLERANCE = 1e-2  # float8 and other storage types
 # Over tolerance, but with a relative error below this: a near miss, its own class of failure.
 NEAR_MISS = 1e-3
+# Elements that are looked at together: what a processor's caches hold, and what keeps a GPU busy.
 _CHUNK = 1 << 17
+_DEVICE_CHUNK = 1 << 24
 # Elements of a thin sample, and how many of them must be wrong for a sure refusal.
 _SAMPLE = 1 << 13
 _SURE = 8
@@ -205,7 +207,7 @@ def largest_error(expected: Any, golden: Any) -> float:
     if not expected.is_floating_point() or expected.shape != golden.shape:
         return 0.0
     largest = 0.0
-    flat = [torch.split(tensor.reshape(-1), _CHUNK) for tensor in (expected, golden)]
+    flat = [torch.split(tensor.reshape(-1), _chunk(tensor)) for tensor in (expected, golden)]
     for rough, exact in zip(*flat):
         top = _top((exact - rough.double()).abs_())
         if not math.isfinite(top):
@@ -272,7 +274,7 @@ def _compare_exactly(actual: torch.Tensor, expected: torch.Tensor) -> Comparison
 def root_mean_square(tensor: torch.Tensor) -> float:
     """RMS of the finite elements, 0 where there are none; chunked, in float64."""
     total, count = 0.0, 0
-    for chunk in torch.split(tensor.reshape(-1), _CHUNK):
+    for chunk in torch.split(tensor.reshape(-1), _chunk(tensor)):
         norm = float(torch.linalg.vector_norm(chunk, dtype=torch.float64))
         if math.isfinite(norm):
             total += norm * norm
@@ -338,10 +340,11 @@ def _scan(
     if golden is not None:
         figures.candidate_error = figures.reference_error = 0.0
     flat = [t.reshape(-1) if t is not None else None for t in (actual, expected, golden)]
-    for start in range(0, expected.numel(), _CHUNK):
+    step = _chunk(expected)
+    for start in range(0, expected.numel(), step):
         if _plainly_within(flat, start, min(atol, scaled_atol), rms, figures):
             continue
-        a, e, g = (t[start : start + _CHUNK].double() if t is not None else None for t in flat)
+        a, e, g = (t[start : start + step].double() if t is not None else None for t in flat)
         assert a is not None and e is not None
         both = a.isfinite() & e.isfinite()
         same = (a == e) | (a.isnan() & e.isnan())
@@ -385,12 +388,14 @@ def _plainly_within(
     """The usual case at a fraction of the price: all elements finite and within the absolute
     tolerance alone, told in the tensors' own precision; of the golden values in float64 where there
     are some. False says nothing."""
-    a, e = (t[start : start + _CHUNK] for t in flat[:2] if t is not None)
+    a, e = (t for t in flat[:2] if t is not None)
+    stop = start + _chunk(e)
+    a, e = a[start:stop], e[start:stop]
     if a.dtype not in (torch.float32, torch.float64):
         return False
     golden = flat[2]
     if golden is not None:
-        exact = golden[start : start + _CHUNK]
+        exact = golden[start:stop]
         own = float((exact - e).abs_().max())
         if not math.isfinite(own):
             return False
@@ -407,6 +412,10 @@ def _plainly_within(
     scale = e.abs().clamp_min_(rms) if rms > 0 else e.abs().clamp_min_(1.0)
     figures.max_rel = max(figures.max_rel, float(away.div_(scale).max()))
     return True
+
+
+def _chunk(tensor: torch.Tensor) -> int:
+    return _CHUNK if tensor.device.type == "cpu" else _DEVICE_CHUNK
 
 
 def _top(values: torch.Tensor) -> float:

@@ -143,7 +143,7 @@ def _copied(leaf: Any, inputs: Sequence[Any]) -> Any:
         return leaf
     for value in inputs:
         if isinstance(value, torch.Tensor) and value.numel() == leaf.numel():
-            return value.detach().cpu().reshape(leaf.shape).to(leaf.dtype)
+            return value.detach().to(leaf.device).reshape(leaf.shape).to(leaf.dtype)
     return None
 
 

@@ -20,7 +20,7 @@ Transform = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 
 
 def _noise(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    return torch.randn(values.shape, generator=generator, dtype=torch.float32)
+    return torch.randn(values.shape, generator=generator, dtype=torch.float32, device=values.device)
 
 
 def _heavy(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -48,14 +48,18 @@ def _constant(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 def _fine(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """In [1, 2), each a little less than half a step of a ten-bit mantissa above a ten-bit number:
     TF32 and half round every one of them down, so that the errors of a sum do not cancel."""
-    steps = torch.randint(0, 1 << 10, values.shape, generator=generator, dtype=torch.float32)
+    steps = _whole_numbers(values, 1 << 10, generator)
     return (1.0 + (steps + 0.46) / (1 << 10)).to(values.dtype)
 
 
 def _binary(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Zeros and ones: sums of products are whole numbers, exact in float32 up to 2**24."""
-    return torch.randint(0, 2, values.shape, generator=generator, dtype=torch.float32).to(
-        values.dtype
+    return _whole_numbers(values, 2, generator).to(values.dtype)
+
+
+def _whole_numbers(values: torch.Tensor, end: int, generator: torch.Generator) -> torch.Tensor:
+    return torch.randint(
+        0, end, values.shape, generator=generator, dtype=torch.float32, device=values.device
     )
 
 
@@ -90,13 +94,15 @@ def transform(inputs: List[Any], distribution: str, seed: int) -> List[Any]:
     if distribution == OWN:
         return inputs
     change = _TRANSFORMS[distribution]
-    generator = torch.Generator().manual_seed(seed)
+    generators: Dict[torch.device, torch.Generator] = {}
 
     def one(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor) or not leaf.is_floating_point():
             return leaf
+        if leaf.device not in generators:
+            generators[leaf.device] = torch.Generator(leaf.device).manual_seed(seed)
         with torch.no_grad():
-            return like(leaf, change(whole_storage(leaf).cpu(), generator).to(leaf.device))
+            return like(leaf, change(whole_storage(leaf), generators[leaf.device]))
 
     return _map(inputs, one)
 
@@ -130,7 +136,7 @@ def varied(inputs: List[Any], seed: int, count: int) -> List[List[Any]]:
     A factor keeps signs and what lies between -1 and 1 there. Integers, and floating leaves that
     hold whole numbers only (masks, class numbers), keep their values.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator("cpu").manual_seed(seed)
     factors: Dict[int, torch.Tensor] = {}
 
     def one(index: int, leaf: Any) -> Any:
@@ -164,12 +170,16 @@ _FEW = 1 << 16
 
 
 def _place(flat: torch.Tensor, generator: torch.Generator) -> int:
-    return int(torch.randint(max(flat.numel(), 1), (1,), generator=generator))
+    return int(torch.randint(max(flat.numel(), 1), (1,), generator=generator, device="cpu"))
 
 
 def _factors(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    drawn = torch.rand(flat.numel(), generator=generator).mul_(-0.1).add_(1.0)
-    return drawn.to(device=flat.device, dtype=flat.dtype)
+    there = generator
+    if flat.device.type != "cpu":
+        drawn = torch.randint(1 << 31, (1,), generator=generator, device="cpu")
+        there = torch.Generator(flat.device).manual_seed(int(drawn))
+    factors = torch.rand(flat.numel(), generator=there, device=flat.device).mul_(-0.1).add_(1.0)
+    return factors.to(flat.dtype)
 
 
 def refill(old: List[Any], new: List[Any]) -> List[Any]:
@@ -226,8 +236,7 @@ def _leaf_digest(leaf: Any) -> str:
     state = hashlib.sha256()
     if isinstance(leaf, torch.Tensor):
         state.update(f"{leaf.dtype}{tuple(leaf.shape)}{leaf.stride()}".encode())
-        host = tensor_tree.host_copy(leaf)  # a name, because the view does not keep it alive
-        state.update(tensor_tree.byte_view(host))
+        tensor_tree.digests.update(state, leaf)
     else:
         state.update(f"{type(leaf).__name__}{leaf!r}".encode())
     return state.hexdigest()

@@ -12,12 +12,17 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 
+from musacoder_runtime import fingerprint
+
 Tree = Any
 _CHUNK = 1 << 28
+# Between a device and a memory file values go through this much memory that the device can reach by
+# itself: the system would first have to find gigabytes of new pages.
+_STAGING_BYTES = 1 << 26
 _ALIGN = 64
 _DTYPES = {
     str(value)[len("torch.") :]: value
@@ -70,6 +75,39 @@ def _key(key: Any) -> str:
     return key if isinstance(key, str) else repr(key)
 
 
+class _Digests:
+    """How bytes are digested in this process, the same way in all that are compared."""
+
+    def __init__(self) -> None:
+        self.fingerprints = False
+
+    def update(self, state: Any, tensor: torch.Tensor) -> None:
+        if self.fingerprints:
+            state.update(fingerprint.of(tensor).encode())
+            return
+        host = host_copy(tensor)  # a name, because the view does not keep it alive
+        state.update(byte_view(host))
+
+
+digests = _Digests()
+
+
+class _Staging:
+    """One block of memory for copies between a device and a file, made at the first need."""
+
+    def __init__(self) -> None:
+        self._memory: Optional[torch.Tensor] = None
+
+    def memory(self) -> torch.Tensor:
+        if self._memory is None:
+            room = torch.empty(_STAGING_BYTES, dtype=torch.uint8)
+            self._memory = room.pin_memory()
+        return self._memory
+
+
+_staging = _Staging()
+
+
 def byte_view(tensor: torch.Tensor) -> memoryview:
     """The memory of a contiguous CPU tensor; the caller keeps the tensor alive."""
     size = tensor.numel() * tensor.element_size()
@@ -88,6 +126,12 @@ def host_copy(tensor: torch.Tensor) -> torch.Tensor:
     return plain.to("cpu").contiguous()
 
 
+def plain(tensor: torch.Tensor, device: str) -> torch.Tensor:
+    """Contiguous memory of its own on `device` with the values of `tensor`."""
+    values = tensor.detach().resolve_conj().resolve_neg()
+    return values.to(device, copy=True, memory_format=torch.contiguous_format)
+
+
 def write(tree: Tree, fd: int, offset: int = 0) -> Dict[str, Any]:
     """Write the tensors of `tree` into `fd` from `offset` on; the JSON description of all leaves.
 
@@ -98,12 +142,10 @@ def write(tree: Tree, fd: int, offset: int = 0) -> Dict[str, Any]:
     for leaf in leaves:
         entry = describe(leaf)
         if entry["kind"] == "tensor":
-            host = host_copy(leaf)
-            view = byte_view(host)
             offset = -(-offset // _ALIGN) * _ALIGN
-            entry["offset"], entry["bytes"] = offset, len(view)
-            _write_all(fd, view, offset)
-            offset += len(view)
+            entry["offset"], entry["bytes"] = offset, leaf.numel() * leaf.element_size()
+            _write_tensor(fd, leaf, offset)
+            offset += entry["bytes"]
         described.append(entry)
     return {"structure": structure, "leaves": described, "end": offset}
 
@@ -153,18 +195,18 @@ def digest_flat(structure: Any, leaves: List[Any]) -> str:
             state.update(f"{entry.get('type')} {entry.get('value')}".encode())
             continue
         state.update(f"{entry['dtype']} {entry['shape']}".encode())
-        host = host_copy(leaf)
-        state.update(byte_view(host))
+        digests.update(state, leaf)
     return state.hexdigest()
 
 
-def read(description: Mapping[str, Any], fd: int) -> Tuple[Any, List[Any]]:
-    """(structure, leaves) as `flatten` gives them; an unsupported leaf stays its description.
+def read(description: Mapping[str, Any], fd: int, device: str = "cpu") -> Tuple[Any, List[Any]]:
+    """(structure, leaves) as `flatten` gives them, tensors on `device`; an unsupported leaf stays
+    its description.
 
     Raises TreeError where the description is malformed or the file too short for it.
     """
     try:
-        leaves = [_read_leaf(entry, fd) for entry in description["leaves"]]
+        leaves = [_read_leaf(entry, fd, device) for entry in description["leaves"]]
         return description["structure"], leaves
     except (KeyError, TypeError, ValueError, OverflowError, RuntimeError, AttributeError) as error:
         raise TreeError(f"unreadable outputs: {error}") from error
@@ -197,7 +239,7 @@ def split(structure: Any, leaves: List[Any]) -> List[Tuple[Any, List[Any]]]:
     return items
 
 
-def _read_leaf(entry: Mapping[str, Any], fd: int) -> Any:
+def _read_leaf(entry: Mapping[str, Any], fd: int, device: str) -> Any:
     if entry["kind"] == "value":
         return float(entry["value"]) if entry["type"] == "float" else entry["value"]
     if entry["kind"] != "tensor":
@@ -210,9 +252,34 @@ def _read_leaf(entry: Mapping[str, Any], fd: int) -> Any:
         raise TreeError(f"{entry['bytes']} bytes announced for a {entry['dtype']} tensor {shape}")
     if os.fstat(fd).st_size < entry["offset"] + expected:
         raise TreeError("the outputs are shorter than announced")
-    tensor = torch.empty(shape, dtype=_DTYPES[entry["dtype"]])
-    _read_all(fd, byte_view(tensor), entry["offset"])
+    tensor = torch.empty(shape, dtype=_DTYPES[entry["dtype"]], device=device)
+    _read_tensor(fd, tensor, entry["offset"])
     return tensor
+
+
+def _write_tensor(fd: int, tensor: torch.Tensor, offset: int) -> None:
+    if tensor.device.type == "cpu":
+        host = host_copy(tensor)
+        _write_all(fd, byte_view(host), offset)
+        return
+    flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
+    staging = _staging.memory()
+    for start in range(0, flat.numel(), _STAGING_BYTES):
+        part = flat[start : start + _STAGING_BYTES]
+        staging[: part.numel()].copy_(part)
+        _write_all(fd, byte_view(staging)[: part.numel()], offset + start)
+
+
+def _read_tensor(fd: int, tensor: torch.Tensor, offset: int) -> None:
+    if tensor.device.type == "cpu":
+        _read_all(fd, byte_view(tensor), offset)
+        return
+    flat = tensor.reshape(-1).view(torch.uint8)
+    staging = _staging.memory()
+    for start in range(0, flat.numel(), _STAGING_BYTES):
+        part = flat[start : start + _STAGING_BYTES]
+        _read_all(fd, byte_view(staging)[: part.numel()], offset + start)
+        part.copy_(staging[: part.numel()])
 
 
 def _write_all(fd: int, view: memoryview, offset: int) -> None:

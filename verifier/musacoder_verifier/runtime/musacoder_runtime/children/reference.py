@@ -52,6 +52,8 @@ class Judge:
         self._device = devices.get(spec["device"])
         precision.configure(spec["tf32"])
         self._device.configure(spec["threads"])
+        # While the sides take turns, nothing may wait in the device's memory.
+        self._place = "cpu" if spec["take_turns"] else self._device.torch_device
         self._runner: Any = None
         self._trial: Any = None  # the one that is judged
         self._made: dict[Any, _Trial] = {}  # those that will be, by index
@@ -140,6 +142,14 @@ class Judge:
             "parameters": bool(tensor_state.tensors(model)),
         }
 
+    def _kept(self, output: Any) -> Flat:
+        """An output in memory of its own, where it is judged."""
+        structure, leaves = tensor_tree.flatten(output)
+        return structure, [
+            tensor_tree.plain(leaf, self._place) if isinstance(leaf, torch.Tensor) else leaf
+            for leaf in leaves
+        ]
+
     def _refuse_unsteady(self, inputs: list[Any], seed: int, first: Flat) -> None:
         other = self._run(inputs, seed + 1)
         if judge.compare_trees(other, first).passes:
@@ -158,7 +168,7 @@ class Judge:
 
     def _run(self, inputs: list[Any], seed: int) -> Flat:
         """Expected outputs on a copy of the inputs, as host tensors of their own memory."""
-        return _host(self._runner.forward(recipes.clone(inputs), seed))
+        return self._kept(self._runner.forward(recipes.clone(inputs), seed))
 
     def trial(self, message: dict[str, Any]) -> dict[str, Any]:
         """Expected values of one recipe. A recipe that the Reference refuses is skipped, unless
@@ -178,11 +188,11 @@ class Judge:
         mutated = running.changed(before, used)
         effects = tensor_tree.effects(used, mutated, self._runner.buffers())
         aliases = running.aliases(output, used)
-        expected = _host(output)
+        expected = self._kept(output)
         if not own and not _useful(expected):
             return {"skip": "the Reference's own outputs are mostly not finite"}
         trial = _Trial(message["index"], own, seed, distribution, inputs, expected)
-        trial.effects = {name: _host(value) for name, value in effects.items()}
+        trial.effects = {name: self._kept(value) for name, value in effects.items()}
         self._keep(message, trial)
         return {"digest": digest, "mutated": mutated, "aliases": aliases}
 
@@ -202,7 +212,7 @@ class Judge:
         that the Candidate does not have."""
         trial = self._trial
         try:
-            structure, leaves = tensor_tree.read(message["outputs"], self._outputs_fd)
+            structure, leaves = tensor_tree.read(message["outputs"], self._outputs_fd, self._place)
             actual = {str(key): leaves[node["leaf"]] for key, node in structure["mapping"]}
         except (tensor_tree.TreeError, KeyError, TypeError, ValueError, IndexError) as error:
             return {"check": "effects", "detail": str(error), "missing": []}
@@ -222,7 +232,7 @@ class Judge:
         from now on. Trials are judged in the order that they were made in."""
         trial = self._take(message)
         try:
-            actual = tensor_tree.read(message["outputs"], self._outputs_fd)
+            actual = tensor_tree.read(message["outputs"], self._outputs_fd, self._place)
         except tensor_tree.TreeError as error:
             return {"check": "structure", "detail": str(error), "scaled_passes": False}
         integers = trial.distribution not in recipes.AMBIGUOUS_INDICES
@@ -258,7 +268,7 @@ class Judge:
             str(leaf.dtype)[len("torch.") :]: judge.tolerance_of(leaf.dtype) for leaf in tensors
         }
         try:
-            actual = tensor_tree.read(message["outputs"], self._outputs_fd)
+            actual = tensor_tree.read(message["outputs"], self._outputs_fd, self._place)
             told = kernelbench.compare(actual, expected, message["tolerances"])
         except tensor_tree.TreeError as error:
             told = kernelbench.compare((None, []), expected, message["tolerances"])
@@ -304,7 +314,7 @@ class Judge:
                 inputs = [_double(value) for value in recipes.clone(given)]
                 with torch.no_grad():
                     recipes.seed_everything(trial.seed)
-                    flat = _host(model(*inputs))
+                    flat = self._kept(model(*inputs))
             except Exception:  # whatever user code says to float64, it is not the kernel's fault
                 return None
             if flat[0] == trial.expected[0]:
@@ -339,10 +349,10 @@ class Judge:
         """Compare the Candidate's outputs of timed calls with this side's outputs of them.
         `changed`: a call whose output is not the one that the Candidate announced, or None."""
         calls = message["calls"]
-        expected = [_host(output) for output in self._runner.timed_outputs(calls)]
+        expected = [self._kept(output) for output in self._runner.timed_outputs(calls)]
         self._runner.drop_timed_outputs()
         try:
-            structure, leaves = tensor_tree.read(message["outputs"], self._outputs_fd)
+            structure, leaves = tensor_tree.read(message["outputs"], self._outputs_fd, self._place)
             actual = tensor_tree.split(structure, leaves)
         except tensor_tree.TreeError as error:
             return {"check": "structure", "detail": str(error), "changed": None}
@@ -390,14 +400,6 @@ class _Trial:
         self.expected = expected
         self.golden: Optional[list[Any]] = None
         self.effects: dict[str, Flat] = {}  # changed inputs and buffers, by name
-
-
-def _host(output: Any) -> Flat:
-    structure, leaves = tensor_tree.flatten(output)
-    return structure, [
-        tensor_tree.host_copy(leaf).clone() if isinstance(leaf, torch.Tensor) else leaf
-        for leaf in leaves
-    ]
 
 
 def _double(value: Any) -> Any:

@@ -16,6 +16,7 @@ from typing import Any, Callable, ContextManager, Iterator, List, Optional, Tupl
 
 import torch
 
+from musacoder_runtime import tensor_tree
 from musacoder_runtime.devices import Times
 
 _clock = time.perf_counter_ns
@@ -66,6 +67,7 @@ class Cuda:
     def configure(self, threads: int) -> None:
         self._threads = threads
         self.parallel(False)
+        tensor_tree.digests.fingerprints = True
         torch.cuda.init()
         self._stream = _current_stream()
         self._driver = ctypes.CDLL("libcuda.so.1")
