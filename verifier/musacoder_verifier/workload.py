@@ -63,7 +63,7 @@ _INPUT = re.compile(
 
 def parse(text: str, *, training: bool = False) -> Workload:
     """The inverse of `Workload.describe`: `x f32[1024, 4096], n 3`. Raises ValueError."""
-    specs = []
+    specs: list[InputSpec] = []
     place = 0
     while place < len(text) or not specs:
         match = _INPUT.match(text, place)

@@ -5,7 +5,16 @@ from __future__ import annotations
 import argparse
 import importlib
 
-MEASUREMENTS = ("latency", "compile", "kernelbench", "agreement", "timing")
+MEASUREMENTS = (
+    "latency",
+    "compile",
+    "kernelbench",
+    "agreement",
+    "evaluators",
+    "faults",
+    "report",
+    "timing",
+)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -17,8 +17,8 @@ from musacoder_lsp.cli.options import Unusable
 
 _KERNEL = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)_kernel\.py")
 Outcome = Literal["correct", "wrong", "not compiled", "no verdict"]
-# Words that speak of the machine that recorded a result, not of the kernel: its memory, its card, and
-# extensions that torch's build folder mixed up because they had one name.
+# Words that speak of the machine that recorded a result, not of the kernel: its memory, its card,
+# or a build folder of torch that mixed up extensions of one name.
 _MACHINE = ("out of memory", "no kernel image is available", "cannot open shared object file")
 
 
