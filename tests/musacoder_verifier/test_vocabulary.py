@@ -10,6 +10,7 @@ WORDS = Vocabulary(
     words=frozenset({"Tensor", "relu", "TORCH_CHECK", "TORCH_LIBRARY", "rare"}),
     macros=frozenset({"TORCH_CHECK", "TORCH_LIBRARY"}),
     facade_macros=frozenset({"TORCH_CHECK"}),
+    cuda_words=frozenset({"C10_CUDA_KERNEL_LAUNCH_CHECK", "CUDAEvent"}),
 )
 
 
@@ -55,6 +56,13 @@ def test_a_macro_that_the_facade_lacks_looks_like_a_syntax_error():
     error = "expected constructor, destructor, or type conversion before ‘(’ token"
     assert not judged(error, "TORCH_LIBRARY(a, m) {}")
     assert judged(error, "int f(")
+
+
+def test_what_a_cuda_header_declares_is_known_where_one_is_included():
+    error = 'identifier "C10_CUDA_KERNEL_LAUNCH_CHECK" is undefined'
+    source = "void f() { C10_CUDA_KERNEL_LAUNCH_CHECK(); }"
+    assert judged(error, source)
+    assert not judged(error, f"#include <c10/cuda/CUDAStream.h>\n{source}")
 
 
 def test_headers_of_its_own_may_declare_anything():

@@ -69,7 +69,9 @@ class Toolkit:
     def include_dirs(self) -> tuple[str, ...]:
         """Folders of its headers, those of its C++ libraries (CUB, Thrust) last."""
         root = Path(self.home, "include")
-        return tuple(str(folder) for folder in (root, root / "cccl") if folder.is_dir())
+        found = [str(folder) for folder in (root, root / "cccl") if folder.is_dir()]
+        # What a compiler looks through anyway must keep its place: its headers come in an order.
+        return tuple(folder for folder in found if folder != "/usr/include")
 
     @property
     def library_dirs(self) -> tuple[str, ...]:

@@ -42,15 +42,18 @@ _SYNTAX = re.compile(
 )
 # Headers of PyTorch that the real translation unit of every extension holds already.
 _ALWAYS = ("torch/extension.h", "torch/all.h", "torch/torch.h", "torch/types.h", "ATen/ATen.h")
+_STORED = ("words", "macros", "facade_macros", "cuda_words")
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """Words of the real headers; macros of the real ones and of the facade."""
+    """Words of the real headers; macros of the real ones and of the facade; words of PyTorch's CUDA
+    part, whose headers no other header includes."""
 
     words: frozenset[str]
     macros: frozenset[str]
     facade_macros: frozenset[str]
+    cuda_words: frozenset[str] = frozenset()
 
 
 async def read(
@@ -61,7 +64,7 @@ async def read(
     timeout: float,
 ) -> Vocabulary:
     """The vocabulary of a preparation, collected on the first use. Raises OSError, ToolError."""
-    stored = prepared.folder / "vocabulary.json"
+    stored = prepared.folder / "known_words.json"
     if not await asyncio.to_thread(stored.is_file):
         await _collect(prepared, info, compiler, flags, timeout, stored)
     return await asyncio.to_thread(_load, stored)
@@ -69,7 +72,7 @@ async def read(
 
 def _load(path: Path) -> Vocabulary:
     stored = json.loads(path.read_text("utf-8"))
-    return Vocabulary(*(frozenset(stored[name]) for name in ("words", "macros", "facade_macros")))
+    return Vocabulary(**{name: frozenset(stored[name]) for name in _STORED})
 
 
 async def _collect(
@@ -98,8 +101,8 @@ async def _collect(
             texts.append(await asyncio.to_thread(target.read_text, "utf-8", "replace"))
         finally:
             target.unlink(missing_ok=True)
-    texts[0] += await asyncio.to_thread(_cuda_part, prepared.torch_include)
-    text = await asyncio.to_thread(_collected, *texts)
+    cuda = await asyncio.to_thread(_cuda_part, prepared.torch_include)
+    text = await asyncio.to_thread(_collected, *texts, cuda)
     temporary = stored.with_suffix(f".{os.getpid()}")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(stored)
@@ -110,12 +113,13 @@ def _cuda_part(torch_include: Path) -> str:
     return "\n".join(path.read_text("utf-8", "replace") for path in files)
 
 
-def _collected(real: str, facade: str) -> str:
+def _collected(real: str, facade: str, cuda: str) -> str:
     return json.dumps(
         {
             "words": sorted(set(IDENTIFIER.findall(real))),
-            "macros": sorted(set(_DEFINE.findall(real))),
+            "macros": sorted(set(_DEFINE.findall(real)) | set(_DEFINE.findall(cuda))),
             "facade_macros": sorted(set(_DEFINE.findall(facade))),
+            "cuda_words": sorted(set(IDENTIFIER.findall(cuda))),
         }
     )
 
@@ -133,11 +137,19 @@ def independent_of_headers(
     unknown = _UNKNOWN_NAME.match(first.text)
     if unknown is not None:
         name = next(group for group in unknown.groups() if group)
-        return name not in vocabulary.words and _VENDOR_NAME.match(name) is None
+        if name in vocabulary.words or _VENDOR_NAME.match(name) is not None:
+            return False
+        return name not in vocabulary.cuda_words or not _includes(texts, _CUDA_PART)
     if _SYNTAX.match(first.text) is None:
         return False
     used = identifiers("\n".join(texts))
     return not (used & vocabulary.macros) - vocabulary.facade_macros
+
+
+def _includes(texts: Sequence[str], folders: Sequence[str]) -> bool:
+    """Whether a source includes a header of one of these folders of PyTorch's."""
+    prefixes = tuple(f"{folder}/" for folder in folders)
+    return any(header.startswith(prefixes) for text in texts for header in _INCLUDE.findall(text))
 
 
 def _own_torch_headers(texts: Sequence[str]) -> bool:
