@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from musacoder_verifier import kernelbench
+from musacoder_verifier.backends import registry
 from musacoder_verifier.settings import VerifierSettings, VerifyOptions
 
 from musacoder_lsp import settings
@@ -100,6 +101,10 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def plan_of(arguments: argparse.Namespace) -> Plan:
     """Raises Unusable."""
+    try:
+        registry.split(arguments.backend)
+    except ValueError as error:
+        raise Unusable(f"{error}.") from error
     levels, wanted = layout.numbers(arguments.level), layout.numbers(arguments.problems)
     return Plan(
         dataset=arguments.dataset,

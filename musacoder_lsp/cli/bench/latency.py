@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
 import os
 import platform
 import shutil
@@ -23,7 +22,9 @@ from typing import Any
 
 import psutil
 
+from musacoder_lsp.cli import options
 from musacoder_lsp.cli.bench.synthetic_source import synthetic_source
+from musacoder_lsp.cli.options import Unusable
 from musacoder_lsp.editor_client import EditorClient
 
 SIZES = (1_000, 10_000, 50_000)
@@ -64,13 +65,13 @@ def run(arguments: argparse.Namespace) -> int:
     """0 when every budget holds, 1 when one does not, 2 without a compiler."""
     compiler = shutil.which("g++") or shutil.which("c++")
     if compiler is None:
-        print("No C++ compiler was found; install g++ (apt install g++).", file=sys.stderr)
-        return 2
+        problem = Unusable("No C++ compiler was found; install g++ (apt install g++).")
+        return options.fail(problem, as_json=arguments.json)
     sizes = tuple(arguments.lines or SIZES)
     samples = 40 if arguments.quick else 250
     measured = asyncio.run(_measure_all(sizes, samples, compiler))
     if arguments.json:
-        print(json.dumps(_as_json(measured)))
+        options.print_json(_as_json(measured))
     else:
         _print_table(measured)
     return 0 if all(not size.broken() for size in measured) else 1
@@ -377,7 +378,7 @@ def _as_json(measured: Sequence[Measured]) -> dict[str, Any]:
             "lenses": size.lenses,
         }
     machine = {"system": platform.platform(), "cores": os.cpu_count(), "python": sys.version}
-    return {"schema_version": 1, "machine": machine, "results": results}
+    return {"machine": machine, "results": results}
 
 
 def _print_table(measured: Sequence[Measured]) -> None:

@@ -125,11 +125,11 @@ def _infra(line: lines.Line) -> bool:
 
 async def run(plan: Plan, settings: VerifierSettings, on_row: OnRow) -> list[lines.Line]:
     """The lines of all items, old and new; fewer where `seconds` ran out. Raises Unusable."""
+    labels = _labels(plan.options.backend)
     planned = items(plan)
     before = known(plan, planned)
     missing = [item for item in planned if item.key not in before]
     ends = time.monotonic() + (plan.seconds if plan.seconds is not None else 1e9)
-    labels = registry.devices(plan.options.backend)
     count = len(before)
 
     def options_of(index: int) -> VerifyOptions:
@@ -150,6 +150,18 @@ async def run(plan: Plan, settings: VerifierSettings, on_row: OnRow) -> list[lin
             before[item.key] = line
             on_row(line, count, len(planned))
     return [before[item.key] for item in planned if item.key in before]
+
+
+def _labels(backend: str) -> tuple[str, ...]:
+    """The devices to use: the one that is named, or all of its family. Raises Unusable."""
+    try:
+        missing = registry.backend(backend).missing()
+        labels = (backend,) if ":" in backend else registry.devices(backend)
+    except ValueError as error:
+        raise Unusable(f"{error}.") from error
+    if missing is not None or not labels:
+        raise Unusable(f"{missing or f'there is no {backend} device here'}.")
+    return labels
 
 
 def _body(item: Item, plan: Plan, verdict: Verdict) -> dict[str, Any]:
