@@ -444,5 +444,5 @@ class Verification:
                 _SCOPE_PROBES,
                 Deadline.start("correctness", min(_SCOPE_SECONDS, self._timeout)),
             )
-        except (StageStop, InfraFault):
+        except (StageStop, DeviceFull, InfraFault):
             self.facts.not_checked.append("other shapes and dtypes")

@@ -609,8 +609,8 @@ async def probe_scope(
             scope[probe] = "wrong"
             continue
         except StageStop as stop:
-            scope[probe] = "refuses"
-            if "process" in stop.failure.message or stop.failure.status == "timeout":
+            scope[probe] = "wrong" if stop.lost else "refuses"
+            if stop.lost or "process" in stop.failure.message or stop.failure.status == "timeout":
                 break  # it is dead; what is left was not tried
             continue
         scope[probe] = "holds" if judged["check"] is None else "wrong"

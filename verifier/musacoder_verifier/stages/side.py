@@ -22,11 +22,13 @@ _DETAIL = 4000
 
 
 class StageStop(Exception):
-    """Verification ends here, with this Failure."""
+    """Verification ends here, with this Failure. `lost`: the side's device does nothing more, and
+    its process has ended."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: Failure, lost: bool = False) -> None:
         super().__init__(failure.message)
         self.failure = failure
+        self.lost = lost
 
 
 class DeviceFull(Exception):
@@ -133,7 +135,7 @@ class CandidateSide:
             )
             if _says_full(problem) and self._turns is None:
                 raise DeviceFull(stop.failure)
-            raise stop
+            raise StageStop(stop.failure, lost=answer.get("last") is True)
         return answer
 
     def nonsense(self, deadline: Deadline, error: Exception) -> StageStop:

@@ -23,6 +23,8 @@ _CHUNK = 1 << 28
 # Between a device and a memory file values go through this much memory that the device can reach by
 # itself: the system would first have to find gigabytes of new pages.
 _STAGING_BYTES = 1 << 26
+# Below, launching the kernels of a fingerprint takes longer than copying and hashing.
+_FINGERPRINT_BYTES = 1 << 20
 _ALIGN = 64
 _DTYPES = {
     str(value)[len("torch.") :]: value
@@ -76,13 +78,15 @@ def _key(key: Any) -> str:
 
 
 class _Digests:
-    """How bytes are digested in this process, the same way in all that are compared."""
+    """How bytes are digested, the same way in all processes of a Verdict. `fingerprints`: large
+    tensors by their fingerprints."""
 
     def __init__(self) -> None:
         self.fingerprints = False
 
     def update(self, state: Any, tensor: torch.Tensor) -> None:
-        if self.fingerprints:
+        large = tensor.numel() * tensor.element_size() >= _FINGERPRINT_BYTES
+        if self.fingerprints and large:
             state.update(fingerprint.of(tensor).encode())
             return
         host = host_copy(tensor)  # a name, because the view does not keep it alive

@@ -20,9 +20,12 @@ from musacoder_runtime import tensor_tree
 from musacoder_runtime.devices import Times
 
 _clock = time.perf_counter_ns
-_synchronize = getattr(torch._C, "_cuda_synchronize", None)
-_sleep = getattr(torch._C, "_cuda_sleep", None)
-_event = torch.cuda.Event
+# A torch without CUDA lacks the first two, and cannot make a `Cuda`.
+_synchronize: Any = getattr(torch._C, "_cuda_synchronize", None)
+_sleep: Any = getattr(torch._C, "_cuda_sleep", None)
+_initialise: Any = torch.cuda.init
+_event: Any = torch.cuda.Event
+_memory_snapshot: Any = torch.cuda.memory_snapshot
 _current_stream = torch.cuda.current_stream
 
 _PERSISTING_L2 = 6  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
@@ -68,7 +71,7 @@ class Cuda:
         self._threads = threads
         self.parallel(False)
         tensor_tree.digests.fingerprints = True
-        torch.cuda.init()
+        _initialise()
         self._stream = _current_stream()
         self._driver = ctypes.CDLL("libcuda.so.1")
         path = _loaded("libcudart.so")
@@ -85,7 +88,7 @@ class Cuda:
 
     def synchronize(self) -> None:
         self._raise_launch_error()
-        _synchronize()  # type: ignore[misc]
+        _synchronize()
 
     def _raise_launch_error(self) -> None:
         """A launch that is refused (too many threads, too much shared memory) leaves its error
@@ -104,15 +107,15 @@ class Cuda:
         for repeat in range(2):  # the first time loads the kernel
             before, after = pairs[repeat]
             before.record(self._stream)
-            _sleep(_CALIBRATING_CYCLES)  # type: ignore[misc]
+            _sleep(_CALIBRATING_CYCLES)
             after.record(self._stream)
-            _synchronize()  # type: ignore[misc]
+            _synchronize()
             self._cycle_ns = max(0.1, before.elapsed_time(after) * 1e6 / _CALIBRATING_CYCLES)
-        _sleep(_CALIBRATING_CYCLES)  # type: ignore[misc]
+        _sleep(_CALIBRATING_CYCLES)
         for before, after in pairs:
             before.record(self._stream)
             after.record(self._stream)
-        _synchronize()  # type: ignore[misc]
+        _synchronize()
         spent = sorted(before.elapsed_time(after) * 1e6 for before, after in pairs)
         self._event_ns = spent[len(spent) // 2]
 
@@ -156,7 +159,7 @@ class Cuda:
             self._before = None
 
     def _fill_free(self, pattern: int) -> bool:
-        for segment in torch.cuda.memory_snapshot():
+        for segment in _memory_snapshot():
             if segment.get("device", 0) != 0:
                 continue
             at = int(segment["address"])
@@ -167,7 +170,7 @@ class Cuda:
                 ):
                     return False
                 at += size
-        _synchronize()  # type: ignore[misc]
+        _synchronize()
         return True
 
     def release(self) -> None:
@@ -191,7 +194,7 @@ class Cuda:
     def lost(self) -> bool:
         """An illegal access, a failed assertion and the like end a CUDA context."""
         try:
-            _synchronize()  # type: ignore[misc]
+            _synchronize()
         except RuntimeError:
             return True
         return False
@@ -224,10 +227,11 @@ class Cuda:
         found = []
         size = self._persisting()
         if size != self._limit:
-            found.append(("persisting-l2", f"{size} bytes of L2 set aside for persisting accesses"))
+            text = f"{size} bytes of L2 set aside for persisting accesses"
+            found.append(("persisting-cache", text))
             self._shrink_persisting()
         if _current_stream() != self._stream:
-            found.append(("stream", "the current stream, which was not put back"))
+            found.append(("other-stream", "the current stream, which was not put back"))
             torch.cuda.set_stream(self._stream)
         return found
 
@@ -245,7 +249,7 @@ class Cuda:
         begin = _clock()
         for index, (before, after) in enumerate(pairs):
             if cycles:
-                _sleep(cycles)  # type: ignore[misc]
+                _sleep(cycles)
             self._overwrite_cache()
             before.record(self._stream)
             start = _clock()
@@ -253,7 +257,7 @@ class Cuda:
             host += _clock() - start
             after.record(self._stream)
             # Else the host would run ahead until the queue is full, and wait in the middle.
-            _synchronize()  # type: ignore[misc]
+            _synchronize()
         span = _clock() - begin
         self._raise_launch_error()
         device = sum(
@@ -268,7 +272,7 @@ class Cuda:
         for index in range(calls):
             call(index)
         handed = _clock()
-        _synchronize()  # type: ignore[misc]
+        _synchronize()
         spent = _clock() - start
         self._raise_launch_error()
         return Times(spent, handed - start, spent)
@@ -277,11 +281,11 @@ class Cuda:
         best = float("inf")
         for _ in range(repeats + 1):  # the first one loads the kernel
             before, after = _event(enable_timing=True), _event(enable_timing=True)
-            _sleep(int(50_000 / self._cycle_ns))  # type: ignore[misc]
+            _sleep(int(50_000 / self._cycle_ns))
             before.record(self._stream)
             work()
             after.record(self._stream)
-            _synchronize()  # type: ignore[misc]
+            _synchronize()
             best = min(best, before.elapsed_time(after) * 1e6)
         return best
 
