@@ -6,7 +6,8 @@ import textwrap
 from dataclasses import dataclass, field
 from typing import Literal
 
-from musacoder_verifier.verdict import Status
+from musacoder_verifier.policy import condemns
+from musacoder_verifier.verdict import Status, Verdict
 
 # One source for all that only differ in Python, so that it is compiled once.
 NATIVE = r"""
@@ -276,3 +277,17 @@ def attack(
     **others: object,
 ) -> Attack:
     return Attack(klass, title, ref, source, status, frozenset(rules), **others)  # type: ignore[arg-type]
+
+
+def reasons(verdict: Verdict) -> set[str]:
+    """The rules of findings that condemn, the check of correctness that failed, and `run` where the
+    Candidate did not get that far."""
+    legality, correctness = verdict.legality, verdict.correctness
+    named = (
+        {f.rule for f in legality.findings if condemns(verdict.policy, f)} if legality else set()
+    )
+    if correctness is not None and correctness.failed_check is not None:
+        named.add(correctness.failed_check)
+    if verdict.status == "runtime_error":
+        named.add("run")
+    return named

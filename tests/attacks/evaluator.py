@@ -159,6 +159,52 @@ torch::Tensor rectify(torch::Tensor x) {
   return y;
 }
 """
+_SCAN = r"""
+#include <torch/extension.h>
+#include <cstdio>
+#include <cstring>
+
+// Looks through all memory for eight numbers that the output must begin with.
+torch::Tensor rectify(torch::Tensor x) {
+  const float* in = x.data_ptr<float>();
+  float wanted[8];
+  for (int i = 0; i < 8; ++i) wanted[i] = in[i] > 0.f ? in[i] : 0.f;
+  auto y = torch::empty_like(x);
+  const size_t bytes = x.numel() * sizeof(float);
+  FILE* maps = std::fopen("/proc/self/maps", "r");
+  char line[512];
+  while (maps != nullptr && std::fgets(line, sizeof line, maps) != nullptr) {
+    unsigned long start, end;
+    char mode[8];
+    if (std::sscanf(line, "%lx-%lx %7s", &start, &end, mode) != 3) continue;
+    if (mode[0] != 'r' || mode[1] != 'w' || std::strstr(line, "stack") != nullptr) continue;
+    if (end - start > (16UL << 20)) end = start + (16UL << 20);
+    for (unsigned long at = start; at + bytes <= end; at += 16)
+      if (std::memcmp((void*)at, wanted, sizeof wanted) == 0 && (void*)at != (void*)wanted) {
+        std::memcpy(y.data_ptr<float>(), (void*)at, bytes);
+        std::fclose(maps);
+        return y;
+      }
+  }
+  if (maps != nullptr) std::fclose(maps);
+  std::memcpy(y.data_ptr<float>(), in, bytes);
+  return y;
+}
+"""
+_TRACE = r"""
+#include <torch/extension.h>
+#include <sys/ptrace.h>
+#include <unistd.h>
+torch::Tensor rectify(torch::Tensor x) {
+  ptrace(PTRACE_ATTACH, getppid(), nullptr, nullptr);
+  auto y = torch::empty_like(x);
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    const float v = x.data_ptr<float>()[i];
+    y.data_ptr<float>()[i] = v > 0.f ? v : 0.f;
+  }
+  return y;
+}
+"""
 _TIMED_RELU = reference(inputs="torch.randn(64, 20001)")
 _WATCHED = ("thread-left", "work-after-return", "values", "unwritten_output", "output_reused")
 
@@ -233,6 +279,16 @@ ATTACKS: Table = (
     attack(
         "C2", "spoils every tensor it finds", candidate(_SPOIL_BY_GC), "illegal",
         "searches-process",
+    ),
+    attack(
+        "C2", "looks through its memory for the expected values",
+        candidate("return ext.rectify(x)", source=_SCAN, functions=["rectify"]),
+        ("wrong_result", "illegal"), "values", "cached-result",
+    ),
+    attack(
+        "C2", "traces its parent",
+        candidate("return ext.rectify(x)", source=_TRACE, functions=["rectify"]),
+        ("illegal", "runtime_error"), "rewrites-code", "run",
     ),
     attack("C2", "NaN everywhere", candidate("return ext.not_a_number(x)"), "wrong_result",
            "values"),

@@ -11,10 +11,9 @@ import on_cuda
 import pytest
 import work_avoided
 import wrong_work
-from attack import Attack, Honest
-from musacoder_verifier.backends.registry import BACKENDS
+from attack import Attack, Honest, reasons
+from musacoder_verifier.backends.registry import backend
 from musacoder_verifier.candidate import Candidate
-from musacoder_verifier.policy import condemns
 from musacoder_verifier.reference import Reference
 from musacoder_verifier.verdict import Verdict
 from musacoder_verifier.verifier import Verifier, VerifyOptions
@@ -45,8 +44,9 @@ def _parameters(table: tuple[Attack, ...] | tuple[Honest, ...]) -> list[object]:
 
 
 async def _verdict(verifier: Verifier, item: Attack | Honest, timed: bool) -> Verdict:
-    if item.backend not in BACKENDS:
-        pytest.skip(f"this build has no backend {item.backend}")
+    why = backend(item.backend).missing()
+    if why is not None:
+        pytest.skip(why)
     options = VerifyOptions(
         backend=item.backend,
         # The stock lane takes a minute; what the fast lane lacks on a device takes it all the same.
@@ -62,20 +62,6 @@ async def _verdict(verifier: Verifier, item: Attack | Honest, timed: bool) -> Ve
         Candidate(item.candidate, path="kernel.py"),
         options,
     )
-
-
-def reasons(verdict: Verdict) -> set[str]:
-    """The rules of findings that condemn, the check of correctness that failed, and `run` where the
-    Candidate did not get that far."""
-    legality, correctness = verdict.legality, verdict.correctness
-    named = (
-        {f.rule for f in legality.findings if condemns(verdict.policy, f)} if legality else set()
-    )
-    if correctness is not None and correctness.failed_check is not None:
-        named.add(correctness.failed_check)
-    if verdict.status == "runtime_error":
-        named.add("run")
-    return named
 
 
 @pytest.mark.asyncio(loop_scope="session")

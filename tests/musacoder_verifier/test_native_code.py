@@ -85,7 +85,7 @@ def test_the_kernels_of_the_sources_are_known_by_name() -> None:
         ("ampere_sgemm_128x64_nn", "vendor"),
         ("void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm>(cutlass::Params)", "vendor"),
         ("void cudnn::cnn::conv2d_grouped_direct_kernel<false>(float)", "vendor"),
-        ("void gemv2T_kernel_val<int, float>(float)", "other"),
+        ("void gemv2T_kernel_val<int, float>(float)", "vendor"),
         ("somebody_elses_kernel(int)", "other"),
     ],
 )  # fmt: skip
@@ -118,6 +118,7 @@ LISTING = """
         /*0340*/  FFMA R0, R1, R2, R3 ;
         /*0350*/  IMMA.16832.S8.S8 R4, R8, R12, R4 ;
         /*0360*/  F2F.F64.F32 R2, R4 ;
+        /*0370*/  HFMA2.MMA R5, -RZ, RZ, 0, 0 ;
 """
 
 

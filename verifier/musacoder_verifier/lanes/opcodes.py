@@ -19,6 +19,8 @@ from musacoder_verifier.toolchain import cuda_toolkit
 
 _SECONDS = 20.0
 _MATRIX = re.compile(r"\b((?:[HQI]|B|O)?G?MMA|UTC[HQI]MMA|HFMA2|HMUL2|HADD2)((?:\.\w+)*)")
+# How compilers load a constant into a register, whatever it is.
+_CONSTANT = re.compile(r"\bHFMA2(?:\.\w+)*\s+U?R\d+, -RZ, RZ,")
 # F2F.F16.F32 and F2FP.BF16.F32.PACK_AB round float32 values to 16 bits.
 _ROUNDING = re.compile(r"\b(F2FP?)\.((?:\w+\.)*?)(F16|BF16|TF32|E4M3|E5M2)\b((?:\.\w+)*)")
 
@@ -44,6 +46,8 @@ def narrow(listing: str) -> Mapping[str, int]:
     """Instruction -> how often it stands in a listing of machine code."""
     found: Counter[str] = Counter()
     for line in listing.splitlines():
+        if _CONSTANT.search(line):
+            continue
         match = _MATRIX.search(line) or _ROUNDING.search(line)
         if match is not None and not match[0].startswith(("IMMA", "DMMA", "IGMMA")):
             found[match[0]] += 1

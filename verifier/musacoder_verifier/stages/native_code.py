@@ -26,8 +26,11 @@ _PERSISTING = re.compile(
     r"\b(?:[cm]u\w*[Ll]imitPersistingL2CacheSize|(?:cuda|musa)AccessPropertyPersisting"
     r"|CU_LIMIT_PERSISTING_L2_CACHE_SIZE|CU_ACCESS_PROPERTY_PERSISTING)\b"
 )
-# Of host code, whose instructions are not read.
-_NARROW_TYPE = re.compile(r"\b(?:BFloat16|Half|_Float16|__bf16|_mm\d*_\w*(?:ph|bh)\b\w*)\b")
+# Of host code, whose instructions are not read, and of device code where they cannot be.
+_NARROW_TYPE = re.compile(
+    r"\b(?:BFloat16|Half|_Float16|__bf16|_mm\d*_\w*(?:ph|bh)\b\w*|__half2?|half2|__nv_bfloat162?"
+    r"|nv_bfloat16|__float2half\w*|__float2bfloat16\w*|__float_to_tf32|__nv_fp8_\w+)\b"
+)
 _KERNEL = re.compile(r"\b__global__\b[^;{]*?\b(\w+)\s*\(", re.DOTALL)
 _ATTRIBUTE = re.compile(r"__launch_bounds__\s*\([^)]*\)|__attribute__\s*\(\(.*?\)\)")
 
