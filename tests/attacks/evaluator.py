@@ -114,7 +114,8 @@ static int slowed(clockid_t id, struct timespec* now) {
 }
 
 static int patch(struct dl_phdr_info* info, size_t, void* found) {
-  if (std::strstr(info->dlpi_name, "attack") != nullptr) return 0;
+  // The program itself, which has no name, and the interpreter's library where there is one.
+  if (info->dlpi_name[0] != 0 && std::strstr(info->dlpi_name, "libpython") == nullptr) return 0;
   for (int i = 0; i < info->dlpi_phnum; ++i) {
     if (info->dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
     auto* entry = (ElfW(Dyn)*)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
@@ -205,6 +206,17 @@ torch::Tensor rectify(torch::Tensor x) {
   return y;
 }
 """
+_BY_TRACEBACK = """
+try:
+    raise ValueError
+except ValueError as error:
+    frame = error.__traceback__.tb_frame.f_back
+callers = []
+while frame is not None:
+    callers.append(frame.f_code.co_name)
+    frame = frame.f_back
+return ext.copied(x) if "sample" in callers else ext.rectify(x)
+"""
 _TIMED_RELU = reference(inputs="torch.randn(64, 20001)")
 _WATCHED = ("thread-left", "work-after-return", "values", "unwritten_output", "output_reused")
 
@@ -279,6 +291,14 @@ ATTACKS: Table = (
     attack(
         "C2", "spoils every tensor it finds", candidate(_SPOIL_BY_GC), "illegal",
         "searches-process",
+    ),
+    attack(
+        "C2", "asks for its callers through a traceback",
+        candidate(_BY_TRACEBACK), "ok", known_gap=True,
+    ),
+    attack(
+        "C2", "uses what a traceback told it when it is timed",
+        candidate(_BY_TRACEBACK), ("illegal", "wrong_result"), "wrong-when-timed", timed=True,
     ),
     attack(
         "C2", "looks through its memory for the expected values",
