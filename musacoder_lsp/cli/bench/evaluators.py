@@ -32,9 +32,10 @@ from musacoder_verifier.stages import collect, pair
 from musacoder_verifier.verifier import Verifier
 
 from musacoder_lsp.cli import options
-from musacoder_lsp.cli.bench import layout, lines, plain_cuda, scores
+from musacoder_lsp.cli.bench import layout, lines, misbehaviours, plain_cuda, scores
 from musacoder_lsp.cli.bench.layout import Identifier
 from musacoder_lsp.cli.options import Unusable
+from musacoder_lsp.places import cache_folder
 from musacoder_lsp.settings import Settings
 
 KIND = "evaluator"
@@ -43,23 +44,8 @@ _CHILD = Path(__file__).with_name("kernelbench_child.py")
 # scripts/eval_from_generations.py of KernelBench.
 _CORRECT_TRIALS, _PERF_TRIALS = 5, 100
 _SECONDS = 600.0
-# Compiles in the fast lane once before anything is measured, so that it is prepared.
-_FIRST = """
-import torch
-from torch.utils.cpp_extension import load_inline
-ext = load_inline(name="first", cpp_sources="int one() { return 1; }", functions=["one"])
-class ModelNew(torch.nn.Module):
-    def forward(self, x):
-        return x
-"""
-_EMPTY = """
-import torch
-class Model(torch.nn.Module):
-    def forward(self, x):
-        return x
-def get_inputs():
-    return [torch.ones(1)]
-"""
+# What this machine prepares once, whatever is verified on it.
+_ONCE = ("prepared", "ceilings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +116,14 @@ async def _measure(tasks: Sequence[Task], arguments: argparse.Namespace) -> list
     before = _known(arguments.lines, part)
     ends = time.monotonic() + (arguments.seconds or 1e9)
     with tempfile.TemporaryDirectory(prefix="musacoder-evaluators-") as folder:
+        for name in _ONCE:
+            (cache_folder() / name).mkdir(parents=True, exist_ok=True)
+            Path(folder, name).symlink_to(cache_folder() / name)
         settings = VerifierSettings(
             python=python, cache_dir=Path(folder), stage_timeout=_SECONDS, device_slots=1
         )
         async with Verifier(settings) as verifier:
-            how = VerifyOptions(backend=arguments.backend, timing=False)
-            await verifier.build(as_reference(_EMPTY), as_candidate(_FIRST), how)
+            await _prepare(verifier, arguments)
             measure = _Measurement(verifier, arguments, python, Path(folder))
             for task in tasks:
                 if str(task.name) in before or time.monotonic() > ends:
@@ -148,6 +136,19 @@ async def _measure(tasks: Sequence[Task], arguments: argparse.Namespace) -> list
                 before[str(task.name)] = lines.append(arguments.lines, KIND, device, body)
                 print(task.name, json.dumps(figures), file=sys.stderr, flush=True)
     return [before[str(task.name)] for task in tasks if str(task.name) in before]
+
+
+async def _prepare(verifier: Verifier, arguments: argparse.Namespace) -> None:
+    """One kernel that is not measured: the lanes are prepared, the worker and the device awake."""
+    reference = as_reference(misbehaviours.REFERENCE)
+    candidate = as_candidate(misbehaviours.candidate(misbehaviours.HONEST, arguments.backend))
+    how = VerifyOptions(backend=arguments.backend, compile_baseline=False)
+    if arguments.compile_only:
+        failure = (await verifier.build(reference, candidate, how)).failure
+    else:
+        failure = (await verifier.verify(reference, candidate, how)).failure
+    if failure is not None:
+        raise Unusable(f"nothing can be measured on {arguments.backend}: {failure.message}.")
 
 
 def _known(path: Path | None, part: str) -> dict[str, lines.Line]:
