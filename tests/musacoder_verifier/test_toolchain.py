@@ -129,3 +129,12 @@ def test_mcc_is_found_by_its_variable(tmp_path: Path):
     found = toolchain.musa_toolkit(None, {"MUSA_HOME": str(tmp_path), "PATH": ""})
     assert found is not None
     assert found.origin == "MUSA_HOME"
+
+
+@pytest.mark.parametrize(("code", "flags"), [(0, ("-fuse-ld=mold",)), (1, ())])
+def test_a_faster_linker_is_used_where_it_links(tmp_path: Path, code: int, flags: tuple[str, ...]):
+    linker = f"case $* in *fuse-ld=mold*) exit {code};; *fuse-ld*) exit 1;; esac"
+    compiler = program(tmp_path / "g++", f"{linker}\n{GCC}")
+    for name in ("mold", "lld", "gold"):
+        program(tmp_path / f"ld.{name}", "exit 0")
+    assert toolchain.host_compiler(str(compiler)).linker_flags == flags

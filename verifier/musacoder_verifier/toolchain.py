@@ -11,6 +11,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -45,10 +46,11 @@ class Compiler:
 
     @property
     def linker_flags(self) -> tuple[str, ...]:
-        """A faster linker where one is installed: linking is a good part of a small compile."""
+        """A faster linker where one works: linking is a good part of a small compile."""
         folder = Path(self.path).parent
         for name in ("mold", "lld", "gold"):
-            if (folder / f"ld.{name}").exists() or shutil.which(f"ld.{name}") is not None:
+            installed = (folder / f"ld.{name}").exists() or shutil.which(f"ld.{name}") is not None
+            if installed and _links(self.path, name):
                 return (f"-fuse-ld={name}",)
         return ()
 
@@ -89,6 +91,29 @@ class Toolkit:
                 f"the device compiler {self.compiler} cannot be read: {error.strerror}"
             ) from error
         return f"{real} {self.home} {status.st_mtime_ns} {status.st_size}"
+
+
+@lru_cache
+def _links(compiler: str, linker: str) -> bool:
+    """Whether a C++ library can be linked so. A compiler that was moved may hold links that lead
+    nowhere, which one linker steps over and another one stumbles on."""
+    with tempfile.TemporaryDirectory(prefix="musacoder-linker-") as folder:
+        source = Path(folder, "empty.cpp")
+        source.write_text("#include <new>\nint* one() { return new int(1); }\n", encoding="utf-8")
+        command = [compiler, "-shared", "-fPIC", f"-fuse-ld={linker}", str(source), "-o"]
+        try:
+            return (
+                subprocess.run(
+                    [*command, str(Path(folder, "empty.so"))],
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    timeout=_VERSION_SECONDS,
+                    start_new_session=True,
+                ).returncode
+                == 0
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return False
 
 
 def host_compiler(

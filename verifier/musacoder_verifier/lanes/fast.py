@@ -133,7 +133,7 @@ async def compile_request(
         *(device.includes() if device is not None else []),
     ]  # fmt: skip
     link = [
-        *compiler.linker_flags,
+        *(await asyncio.to_thread(lambda: compiler.linker_flags)),  # tries linkers, once
         *(device.libraries(libraries) if device is not None else libraries),
         str(prepared.facade), f"-L{prepared.folder}", f"-l:{SHIM}",
         *(device.link_flags() if device is not None else []), "-Wl,-z,defs",

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from filelock import AsyncFileLock, Timeout
 
 from musacoder_verifier import tools
 from musacoder_verifier.diagnostics import Message
@@ -66,7 +67,13 @@ async def read(
     """The vocabulary of a preparation, collected on the first use. Raises OSError, ToolError."""
     stored = prepared.folder / "known_words.json"
     if not await asyncio.to_thread(stored.is_file):
-        await _collect(prepared, info, compiler, flags, timeout, stored)
+        try:
+            # Many Candidates compile at once; the first one that is at a loss collects for all.
+            async with AsyncFileLock(stored.with_suffix(".lock"), timeout=timeout):
+                if not await asyncio.to_thread(stored.is_file):
+                    await _collect(prepared, info, compiler, flags, timeout, stored)
+        except Timeout as error:
+            raise tools.ToolError("the words of the real headers are still being read") from error
     return await asyncio.to_thread(_load, stored)
 
 
@@ -87,7 +94,7 @@ async def _collect(
     python = [f"-isystem{path}" for path in info.python_include_dirs]
     texts: list[str] = []
     for includes in ([*real, *python], facade_includes(prepared.folder)):
-        target = prepared.folder / f"tmp-{os.getpid()}-{len(texts)}.ii"
+        target = stored.with_suffix(f".{len(texts)}.ii")
         try:
             result = await tools.run(
                 [compiler.path, *flags, abi_flag(info), "-E", "-dD", "-P", *includes,
@@ -103,7 +110,7 @@ async def _collect(
             target.unlink(missing_ok=True)
     cuda = await asyncio.to_thread(_cuda_part, prepared.torch_include)
     text = await asyncio.to_thread(_collected, *texts, cuda)
-    temporary = stored.with_suffix(f".{os.getpid()}")
+    temporary = stored.with_suffix(".part")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(stored)
 
