@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from musacoder_verifier import toolchain
+from musacoder_verifier.backends import registry
 from musacoder_verifier.lanes.prepare import PrepareError, torch_include
 from musacoder_verifier.toolchain import ToolchainError
 from musacoder_verifier.worker import Worker, WorkerError, WorkerInfo
@@ -55,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
         report = {
             "schema_version": SCHEMA_VERSION,
             "version": __version__,
-            "backends": {"cpu": usable},
+            "backends": {"cpu": usable, "cuda": usable and _cuda_usable(checks)},
             "checks": [asdict(check) for check in checks],
         }
         print(json.dumps(report))
@@ -134,9 +135,9 @@ def _interpreter(info: WorkerInfo) -> list[Check]:
 
 
 def _devices(info: WorkerInfo | None) -> list[Check]:
-    """Device toolkits: information, never a failure."""
+    """Devices and their toolkits: information, never a failure."""
     sites = [str(Path(info.torch_path).parent)] if info is not None else []
-    checks = []
+    checks = [_gpus(info)]
     for name, program, toolkit, hint in (
         ("CUDA toolkit", "nvcc", toolchain.cuda_toolkit(site_folders=sites), "nvidia-cuda-nvcc"),
         ("MUSA toolkit", "mcc", toolchain.musa_toolkit(), None),
@@ -151,6 +152,23 @@ def _devices(info: WorkerInfo | None) -> list[Check]:
             Check(name, "missing", f"{program} was not found; set {variable}, or {install}")
         )
     return checks
+
+
+def _gpus(info: WorkerInfo | None) -> Check:
+    """The NVIDIA GPUs that can be verified on."""
+    names = registry.devices("cuda")
+    backend = registry.backend(names[0] if names else "cuda")
+    problem = backend.missing() or (backend.unfit(info) if info is not None else None)
+    if problem is not None:
+        return Check("NVIDIA GPU", "missing", problem)
+    listed = (f"{name} {registry.backend(name).device_name()}" for name in names)
+    driver = backend.versions().get("driver", "unknown")
+    return Check("NVIDIA GPU", "found", f"{', '.join(listed)} (driver {driver})")
+
+
+def _cuda_usable(checks: Sequence[Check]) -> bool:
+    states = {check.name: check.state for check in checks}
+    return states["NVIDIA GPU"] == states["CUDA toolkit"] == "found"
 
 
 def _print_table(checks: Sequence[Check], usable: bool) -> None:

@@ -208,6 +208,10 @@ class Verifier:
             except WorkerError as error:
                 facts.failure = Failure("infra_error", "collect", str(error))
                 return facts  # one sentence that says what to do; trying again changes nothing
+            unfit = backend.unfit(worker.info)
+            if unfit is not None:
+                facts.failure = Failure("infra_error", "collect", unfit)
+                return facts
             run = Verification(
                 worker, self.settings, backend, reference, candidate, options, on_stage, self.slots
             )

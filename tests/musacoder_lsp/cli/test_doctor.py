@@ -24,10 +24,10 @@ def test_a_machine_that_can_verify(capsys: pytest.CaptureFixture[str]):
     assert run("--python", sys.executable, "--json") == 0
     report = json.loads(capsys.readouterr().out)
     assert report["schema_version"] == 1
-    assert report["backends"] == {"cpu": True}
+    assert report["backends"]["cpu"] is True and "cuda" in report["backends"]
     found = {check["name"]: check["state"] for check in report["checks"]}
     assert found["C++ compiler"] == found["torch"] == found["Python.h"] == "found"
-    assert {"CUDA toolkit", "MUSA toolkit"} <= found.keys()
+    assert {"NVIDIA GPU", "CUDA toolkit", "MUSA toolkit"} <= found.keys()
 
 
 def test_without_compiler_and_torch_each_is_one_sentence(

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from musacoder_verifier.limits import DeviceAccess
 from musacoder_verifier.toolchain import Toolkit
+from musacoder_verifier.worker import WorkerInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,9 @@ class Backend(Protocol):
 
     def missing(self) -> str | None:
         """One sentence where nothing can be run on it here."""
+
+    def unfit(self, info: WorkerInfo) -> str | None:
+        """One sentence where the user's torch cannot drive it."""
 
     def device_name(self) -> str:
         """The device as people call it; figures of another device are other figures."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from musacoder_verifier.backends.base import Conditions
 from musacoder_verifier.limits import DeviceAccess
 from musacoder_verifier.toolchain import Toolkit
+from musacoder_verifier.worker import WorkerInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,9 @@ class CpuBackend:
     compile_modes: tuple[str, ...] = ("default", "max-autotune-no-cudagraphs")
 
     def missing(self) -> str | None:
+        return None
+
+    def unfit(self, info: WorkerInfo) -> str | None:
         return None
 
     def toolkit(self, site_folders: Sequence[str]) -> Toolkit | None:

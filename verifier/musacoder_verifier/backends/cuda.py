@@ -17,6 +17,7 @@ from musacoder_verifier.backends.base import Conditions
 from musacoder_verifier.backends.nvml import Gpu, Nvml, NvmlError, Readings
 from musacoder_verifier.limits import DeviceAccess
 from musacoder_verifier.toolchain import Toolkit
+from musacoder_verifier.worker import WorkerInfo
 
 # What is compiled for where no GPU is; such an artefact runs on none, but its errors show.
 _DEFAULT_CAPABILITY = (9, 0)
@@ -55,6 +56,14 @@ class CudaBackend:
 
     def missing(self) -> str | None:
         return self.why
+
+    def unfit(self, info: WorkerInfo) -> str | None:
+        if info.cuda_version is not None:
+            return None
+        return (
+            f"torch {info.torch_version} in {info.python} is built without CUDA; install one that "
+            "is built with it, or set musacoder.python to an interpreter that has it"
+        )
 
     def toolkit(self, site_folders: Sequence[str]) -> Toolkit | None:
         return toolchain.cuda_toolkit(site_folders=site_folders)
