@@ -63,27 +63,34 @@ def refused(command: list[str], snippets: Sequence[str], folder: Path) -> set[st
 
 
 @pytest.mark.skipif(cuda_toolkit() is None, reason="nvcc is not installed here")
-@pytest.mark.parametrize("kind", ["device", "bare", "included"])
+@pytest.mark.parametrize(
+    ("kind", "lean"),
+    [("device", True), ("bare", False), ("included", True)],
+)
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_facade_is_not_kinder_than_the_real_headers(
-    prepared: Prepared, compiler: Compiler, native_flags: tuple[str, ...], tmp_path: Path, kind: str
+    prepared: Prepared,
+    compiler: Compiler,
+    native_flags: tuple[str, ...],
+    tmp_path: Path,
+    kind: str,
+    lean: bool,
 ):
     toolkit = cuda_toolkit()
     assert toolkit is not None
     nvcc = device.DeviceCompiler(toolkit, compiler, ("-arch=sm_90",), (), None)
     recorded = read(kind)
-    lean = [item for item in recorded if device.is_lean(item[1])]
-    assert len(lean) > len(recorded) / 2
-    for number, group in enumerate((recorded, lean)):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        texts = [snippet for _, snippet in group]
-        request = BuildRequest("x", (SourceText("cuda", unit(kind, texts)),))
-        device.write_unit(request, folder, prepared.torch_include)
-        command = device.arguments(nvcc, request, prepared, native_flags, folder, device.OBJECT)
-        no = refused(command, texts, folder)
-        assert [snippet for real, snippet in group if not real and snippet not in no] == []
-        lacking = [snippet for real, snippet in group if real and snippet in no]
-        taken = sum(real for real, _ in group)
-        # Each of these goes to the stock lane: a few are fine, whole families are not.
-        assert len(lacking) <= taken * 0.07, lacking
+    group = [item for item in recorded if device.is_lean(item[1])] if lean else recorded
+    assert len(group) > len(recorded) / 2
+    texts = [snippet for _, snippet in group]
+    request = BuildRequest("x", (SourceText("cuda", unit(kind, texts)),))
+    device.write_unit(request, tmp_path, prepared.torch_include)
+    written = (tmp_path / device.UNIT).read_text()
+    assert ("#define MC_DEVICE_UNIT" in written) == (lean or kind == "device")
+    command = device.arguments(nvcc, request, prepared, native_flags, tmp_path, device.OBJECT)
+    no = refused(command, texts, tmp_path)
+    assert [snippet for real, snippet in group if not real and snippet not in no] == []
+    lacking = [snippet for real, snippet in group if real and snippet in no]
+    taken = sum(real for real, _ in group)
+    # Each of these goes to the stock lane: a few are fine, whole families are not.
+    assert len(lacking) <= taken * 0.07, lacking

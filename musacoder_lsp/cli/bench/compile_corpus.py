@@ -47,12 +47,21 @@ def tasks(runs: Iterable[Path], sample: int | None, seed: int) -> list[Task]:
     for run in runs:
         records = layout.recorded(run)
         for name, path in layout.candidates(run).items():
-            record = records.get((name.problem, name.sample))
-            known = record is not None and record.outcome != "no verdict"
-            found.append(Task(name, path, record.compiled if known and record else None))
+            found.append(Task(name, path, _compiled(records.get((name.problem, name.sample)))))
     if sample is None or sample >= len(found):
         return found
     return random.Random(seed).sample(found, sample)
+
+
+def _compiled(record: layout.Recorded | None) -> bool | None:
+    """What a record says about compiling: a kernel that crashed is often recorded as not compiled,
+    and a machine that failed says nothing."""
+    if record is None:
+        return None
+    if record.compiled:
+        return True
+    blamed = "compilation_error" in record.metadata and record.outcome == "not compiled"
+    return False if blamed else None
 
 
 async def measure(
