@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+
 from musacoder_lsp.cli.bench import compile_corpus
 from musacoder_lsp.cli.options import Unusable
 
 CRASHED = {"cuda_error": "an illegal memory access was encountered"}
 REFUSED = {"compilation_error": "Error building extension 'x'"}
-LOCKED = {"compilation_error": "No such file or directory: '/root/.cache/lock'"}
+POOR = {"compilation_error": "x.so: cannot open shared object file"}
 
 
 def a_run(folder: Path, results: list[dict[str, object] | None]) -> Path:
@@ -33,7 +34,7 @@ def test_a_record_blames_the_kernel_or_nobody(tmp_path: Path):
             {"compiled": True, "metadata": {"runtime_error": "out of memory"}},
             {"compiled": False, "metadata": REFUSED},
             {"compiled": False, "metadata": CRASHED},
-            {"compiled": False, "metadata": LOCKED},
+            {"compiled": False, "metadata": POOR},
             None,
         ],
     )
