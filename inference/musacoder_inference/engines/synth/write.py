@@ -43,7 +43,11 @@ _kernels = load_inline(
 {dialect.options})'''
 
 
+CPU_FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-trapping-math", "-fno-math-errno")
+
+
 def _load_cpu(source: str) -> str:
+    flags = ", ".join(f'"{flag}"' for flag in CPU_FLAGS)
     return f'''_source = r"""
 {source}"""
 
@@ -52,6 +56,6 @@ _kernels = load_inline(
     cpp_sources=_source,
     functions=["{ENTRY}"],
     # The last two change no value: they let loops with comparisons and square roots become vectors.
-    extra_cflags=["-O3", "-march=native", "-fopenmp", "-fno-trapping-math", "-fno-math-errno"],
+    extra_cflags=[{flags}],
     extra_ldflags=["-fopenmp"],
 )'''
