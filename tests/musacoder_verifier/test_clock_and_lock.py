@@ -10,9 +10,7 @@ from musacoder_verifier import measurement_lock
 from musacoder_verifier.backends import registry
 from musacoder_verifier.ratio import RatioInterval
 from musacoder_verifier.stages.correctness import Evidence
-from musacoder_verifier.stages.legality import judge
-from musacoder_verifier.stages.native_code import NativeCode, Place
-from musacoder_verifier.stages.timing import (
+from musacoder_verifier.stages.figures import (
     Baseline,
     Samples,
     TimingSettings,
@@ -20,6 +18,8 @@ from musacoder_verifier.stages.timing import (
     compared,
     timing_of,
 )
+from musacoder_verifier.stages.legality import judge
+from musacoder_verifier.stages.native_code import NativeCode, Place
 from musacoder_verifier.verdict import Finding
 
 MS = 1e6  # nanoseconds

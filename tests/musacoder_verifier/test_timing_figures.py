@@ -8,7 +8,7 @@ from statistics import median
 import pytest
 from musacoder_verifier.backends.base import Conditions
 from musacoder_verifier.ratio import bootstrapped, ratio_of_medians
-from musacoder_verifier.stages.timing import Samples, TimingSettings, hidden_work, timing_of
+from musacoder_verifier.stages.figures import Samples, TimingSettings, hidden_work, timing_of
 from musacoder_verifier.verdict import Finding
 
 US = 1e3  # nanoseconds

@@ -16,7 +16,7 @@ from musacoder_verifier.candidate import Candidate
 from musacoder_verifier.ratio import RatioInterval
 from musacoder_verifier.reference import Reference, SourceLine
 from musacoder_verifier.stages import baseline
-from musacoder_verifier.stages.timing import Baseline
+from musacoder_verifier.stages.figures import Baseline
 from musacoder_verifier.verdict import Verdict
 from musacoder_verifier.verdict_json import from_json, to_json
 from musacoder_verifier.verifier import StageEvent, Verifier, VerifierSettings, VerifyOptions

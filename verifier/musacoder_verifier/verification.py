@@ -21,6 +21,7 @@ from musacoder_verifier.stages import baseline as baselines
 from musacoder_verifier.stages import (
     collect,
     correctness,
+    figures,
     kernelbench,
     legality,
     native_code,
@@ -143,7 +144,7 @@ class Verification:
             return
         if self.facts.timing is not None and self._worth_timing():
             baseline = await self._baseline(self.facts.timing.speedup_eager)
-            self.facts.timing = timing.compared(self.facts.timing, baseline)
+            self.facts.timing = figures.compared(self.facts.timing, baseline)
 
     @contextmanager
     def _stage(self, name: StageName, **known: Any) -> Iterator[dict[str, Any]]:
@@ -368,7 +369,7 @@ class Verification:
                     children,
                     setup,
                     Deadline.start("timing", self._timeout),
-                    timing.TimingSettings(
+                    figures.TimingSettings(
                         options.timing_budget,
                         options.seed,
                         settings.thread_count,
@@ -403,7 +404,7 @@ class Verification:
                 self._on_stage(StageEvent(stage, "started", detail=known))
             yield held
 
-    async def _baseline(self, speedup_eager: float) -> timing.Baseline | None:
+    async def _baseline(self, speedup_eager: float) -> figures.Baseline | None:
         """Last, when both children are gone and the other figure is known: compiling is slow."""
         options, settings = self._options, self._settings
         key = content_key.baseline_key(
@@ -429,7 +430,7 @@ class Verification:
                 )
             except WorkerError as error:
                 # The Candidate has been judged and timed: that stands.
-                found = timing.Baseline(None, None, (f"torch.compile: {error}",))
+                found = figures.Baseline(None, None, (f"torch.compile: {error}",))
             detail["mode"] = found.mode
         return found
 

@@ -18,8 +18,8 @@ from typing import Any
 from musacoder_verifier.limits import Limits
 from musacoder_verifier.ratio import RatioInterval, ratio_of_medians
 from musacoder_verifier.reference import Reference
+from musacoder_verifier.stages.figures import Baseline
 from musacoder_verifier.stages.pair import reference_spec
-from musacoder_verifier.stages.timing import Baseline
 from musacoder_verifier.worker import ChildDied, ChildTimeout, Worker
 
 _SAMPLES = 15
