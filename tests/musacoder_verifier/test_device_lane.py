@@ -7,6 +7,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from compiled import load_in_process
 from musacoder_verifier.backends.registry import backend
 from musacoder_verifier.build_request import BuildRequest, SourceText, words
 from musacoder_verifier.candidate import Candidate
@@ -97,6 +98,52 @@ async def test_a_kernel_is_compiled_linked_and_kept(worker_info: WorkerInfo, com
     assert again.report.cached
     assert again.report.resources == kernels
     assert again.artefacts == outcome.artefacts
+
+
+RUN = """
+def refused(*arguments):
+    try:
+        m.scale(*arguments)
+    except RuntimeError as error:
+        return str(error)
+    return None
+
+side = torch.cuda.Stream()
+right = []
+for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
+    x = torch.linspace(-3, 3, 1000, device="cuda", dtype=dtype)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(50_000_000)
+        y = m.scale(x, 2.0)
+        behind = not side.query()  # the launch waits for what its stream does before it
+    side.synchronize()
+    right.append(behind and bool(torch.equal(y, x * 2)))
+empty = refused(torch.empty(0, device="cuda"), 2.0)
+print(json.dumps({
+    "right": right,
+    "on_cpu": refused(torch.zeros(4), 2.0),
+    "no_blocks": empty,
+    "after": bool(torch.equal(m.scale(x, 2.0), x * 2)),
+}))
+"""
+
+
+@needs_nvcc
+@pytest.mark.gpu
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_kernel_runs_on_the_stream_that_is_current(
+    worker_info: WorkerInfo, compile_cache: Path
+):
+    outcome = await compiled(scale(), worker_info, compile_cache)
+    assert outcome.failure is None, outcome.failure
+    found = await load_in_process(outcome.artefacts[0], RUN)
+    assert found["right"] == [True] * 4
+    assert found["on_cpu"] == "x must be on a GPU, is on cpu"
+    # A launch that CUDA refuses raises in PyTorch's words, and leaves no error behind.
+    assert found["no_blocks"] is not None
+    assert found["no_blocks"].startswith("CUDA error: invalid configuration argument")
+    assert found["after"]
 
 
 @needs_nvcc
