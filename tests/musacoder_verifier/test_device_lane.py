@@ -118,7 +118,7 @@ for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
         y = m.scale(x, 2.0)
         behind = not side.query()  # the launch waits for what its stream does before it
     side.synchronize()
-    right.append(behind and bool(torch.equal(y, x * 2)))
+    right.append(behind and bool(torch.equal(y, (x.float() * 2).to(dtype))))
 empty = refused(torch.empty(0, device="cuda"), 2.0)
 print(json.dumps({
     "right": right,
