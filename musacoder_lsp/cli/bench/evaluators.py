@@ -29,6 +29,7 @@ from musacoder_verifier.backends import registry
 from musacoder_verifier.library import as_candidate, as_reference
 from musacoder_verifier.settings import VerifierSettings, VerifyOptions
 from musacoder_verifier.stages import collect, pair
+from musacoder_verifier.toolchain import host_compiler
 from musacoder_verifier.verifier import Verifier
 
 from musacoder_lsp.cli import options
@@ -249,6 +250,7 @@ class _Measurement:
         nvcc = self.arguments.nvcc or shutil.which("nvcc")
         if nvcc is None:
             return None, "nvcc is not on PATH"
+        host = host_compiler()
         collected = await collect.collect(
             await self.verifier.worker(), as_candidate(task.kernel),
             pair.reference_spec(as_reference(task.problem)), path=str(task.kernel),
@@ -263,14 +265,17 @@ class _Measurement:
                 return None, f"kernels need PyTorch: {', '.join(stripped.lost) or 'there are none'}"
             path = self.folder / f"plain{index}.cu"
             path.write_text(stripped.text, encoding="utf-8")
-            result = await tools.run(
-                [nvcc, "-O3", f"-arch={self.arguments.arch}", "-shared", "-Xcompiler", "-fPIC",
-                 path.name, "-o", f"plain{index}.so"],
-                cwd=self.folder, timeout=_SECONDS, niceness=0,
-            )  # fmt: skip
-            if result.returncode != 0:
-                return None, f"nvcc: {result.output.strip()[:300]}"
-            spent += result.seconds
+            # Linked by the host compiler: nvcc insists on libraries that a toolkit from pip lacks.
+            for command in (
+                [nvcc, "-O3", f"-arch={self.arguments.arch}", "-Xcompiler", "-fPIC", "-c",
+                 path.name, "-o", f"plain{index}.o"],
+                [host.path, *host.linker_flags, "-shared", f"plain{index}.o",
+                 "-o", f"plain{index}.so"],
+            ):  # fmt: skip
+                result = await tools.run(command, cwd=self.folder, timeout=_SECONDS)
+                if result.returncode != 0:
+                    return None, f"{Path(command[0]).name}: {result.output.strip()[:300]}"
+                spent += result.seconds
         return (spent, None) if sources else (None, "there are no CUDA sources")
 
 

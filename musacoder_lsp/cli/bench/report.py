@@ -103,9 +103,12 @@ def _compile(arguments: argparse.Namespace) -> str:
 
 def _evaluators(part: str) -> Callable[[argparse.Namespace], str]:
     def section(arguments: argparse.Namespace) -> str:
-        found = [
-            line for line in lines.read(arguments.lines, evaluators.KIND) if line["part"] == part
-        ]
+        latest = {
+            (line["run"], line["level"], line["problem"], line["sample"]): line
+            for line in lines.read(arguments.lines, evaluators.KIND)
+            if line["part"] == part
+        }
+        found = list(latest.values())
         if not found:
             return ""
         problems = [
