@@ -15,7 +15,7 @@ from musacoder_verifier.kernel_resources import KernelResources, ptxas_report
 from musacoder_verifier.lanes import device, fast, nvcc_steps, std_names
 from musacoder_verifier.lanes.prepare import torch_include
 from musacoder_verifier.stages.compile import CompileOutcome, compile_requests
-from musacoder_verifier.toolchain import cuda_toolkit
+from musacoder_verifier.toolchain import Compiler, Toolkit, cuda_toolkit
 from musacoder_verifier.worker import WorkerInfo
 
 HAS_NVCC = cuda_toolkit() is not None
@@ -206,6 +206,27 @@ def test_a_device_link_takes_the_stock_lane(flag: str):
 )
 def test_flags_are_split_as_the_shell_of_a_build_does(flags: list[str], expected: list[str]):
     assert words(flags) == expected
+
+
+def test_an_architecture_of_its_own_replaces_the_backends(compiler: Compiler):
+    nvcc = device.DeviceCompiler(
+        Toolkit("/x/bin/nvcc", "/x", "PATH"), compiler, ("-gencode=arch=compute_90,code=sm_90",),
+        ("-O2",), None,
+    )  # fmt: skip
+    assert nvcc.unit_flags(scale())[:2] == ["-gencode=arch=compute_90,code=sm_90", "-Xcompiler=-O2"]
+    own = nvcc.unit_flags(scale(extra_cuda_cflags=("-O3 -arch=sm_80",)))
+    assert own == ["-Xcompiler=-O2", "-Xptxas=-v", "-O3", "-arch=sm_80"]
+
+
+def test_packages_bring_libraries_under_versioned_names(tmp_path: Path, compiler: Compiler):
+    (tmp_path / "libcublas.so.13").touch()
+    (tmp_path / "libcurand.so").touch()
+    nvcc = device.DeviceCompiler(
+        Toolkit("/x/bin/nvcc", "/x", "PATH"), compiler, (), (), None, (str(tmp_path),)
+    )
+    assert nvcc.libraries(["-lcublas", "-lm"]) == [f"-L{tmp_path}", "-l:libcublas.so.13", "-lm"]
+    assert nvcc.libraries(["-lcurand"]) == [f"-L{tmp_path}", "-lcurand"]
+    assert nvcc.libraries(["-lcufft"]) == ["-lcufft"]
 
 
 def test_ptxas_output():

@@ -66,7 +66,10 @@ class DeviceCompiler:
     def unit_flags(self, request: BuildRequest) -> list[str]:
         """The flags of a device unit, the same in both lanes, without those that torch adds."""
         host = [f"-Xcompiler={flag}" for flag in self.host_flags]
-        return [*self.flags, *host, "-Xptxas=-v", *words(request.extra_cuda_cflags)]
+        own = words(request.extra_cuda_cflags)
+        # As in torch: who names an architecture gets that one alone.
+        architecture = () if any("arch" in flag for flag in own) else self.flags
+        return [*architecture, *host, "-Xptxas=-v", *own]
 
     def includes(self) -> list[str]:
         return [f"-isystem{folder}" for folder in self.toolkit.include_dirs]
