@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from musacoder_verifier.policy import severity
 from musacoder_verifier.profile.bottleneck import amount, duration
@@ -84,10 +84,17 @@ def verdict_report(verdict: Verdict) -> list[str]:
     if verdict.compile is not None:
         how = "cached" if verdict.compile.cached else f"{verdict.compile.seconds:.2f} s"
         lines += _wrap("compiled", f"{verdict.compile.lane} lane, {how}")
+    if verdict.sandbox:
+        lines += _wrap("sandbox", _sandbox(verdict.sandbox))
     if verdict.versions:
         named = ", ".join(f"{name} {value}" for name, value in sorted(verdict.versions.items()))
         lines += _wrap("versions", named)
     return lines
+
+
+def _sandbox(layers: Mapping[str, str]) -> str:
+    missing = [f"{name} {how}" for name, how in layers.items() if how != "on"]
+    return "; ".join(missing) if missing else f"all {len(layers)} layers"
 
 
 def _result(verdict: Verdict) -> str:

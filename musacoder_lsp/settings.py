@@ -29,6 +29,7 @@ class Settings:
     policy: str = "libraries-allowed"
     stage_timeout: float = 60.0
     sandbox: bool = True
+    strict_sandbox: bool = False
     threads: int | None = None
     max_turns: int = 3
     samples: int = 1
@@ -168,6 +169,7 @@ _CHECKS: dict[str, Callable[[object], Any]] = {
     "policy": _one_of(POLICIES),
     "stage_timeout": _seconds,
     "sandbox": _truth,
+    "strict_sandbox": _truth,
     "threads": _whole(1, 4096),
     "max_turns": _whole(1, 32),
     "samples": _whole(1, 64),

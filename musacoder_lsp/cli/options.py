@@ -40,6 +40,11 @@ def add_verification_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--sandbox", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument(
+        "--strict-sandbox",
+        action="store_true",
+        help="run nothing where a layer of the sandbox is missing",
+    )
+    parser.add_argument(
         "--timing", action=argparse.BooleanOptionalAction, default=True, help="time both sides"
     )
     parser.add_argument(
@@ -54,8 +59,8 @@ def add_verification_options(parser: argparse.ArgumentParser) -> None:
 def to_settings(arguments: argparse.Namespace) -> Settings:
     """The options as the settings that an editor would send. Raises Unusable for a bad value."""
     names = (
-        "backend", "policy", "python", "threads", "stage_timeout", "sandbox", "timing",
-        "compile_baseline",
+        "backend", "policy", "python", "threads", "stage_timeout", "sandbox", "strict_sandbox",
+        "timing", "compile_baseline",
     )  # fmt: skip
     given = {name: getattr(arguments, name) for name in names}
     given |= {name: getattr(arguments, name) for name in ("engine",) if name in arguments}

@@ -42,6 +42,7 @@ def make_verifier(python: str, settings: Settings) -> AbstractAsyncContextManage
             backend=settings.backend,
             cache_dir=cache_folder(),
             sandbox=settings.sandbox,
+            strict_sandbox=settings.strict_sandbox,
             stage_timeout=settings.stage_timeout,
             threads=settings.threads,
         )

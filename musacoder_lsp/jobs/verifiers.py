@@ -12,7 +12,7 @@ from musacoder_lsp.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-Key = tuple[str, str, bool, float, int | None]
+Key = tuple[str, str, bool, bool, float, int | None]
 
 
 class VerifierPool:
@@ -24,7 +24,8 @@ class VerifierPool:
     async def get(self, python: str, settings: Settings) -> VerifierLike:
         """The Verifier for an interpreter. Raises what its start raises."""
         key = (
-            python, settings.backend, settings.sandbox, settings.stage_timeout, settings.threads,
+            python, settings.backend, settings.sandbox, settings.strict_sandbox,
+            settings.stage_timeout, settings.threads,
         )  # fmt: skip
         async with self._lock:
             held = self._open.get(key)

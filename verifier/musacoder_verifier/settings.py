@@ -30,6 +30,7 @@ class VerifierSettings:
     backend: str = "cpu"
     cache_dir: Path = field(default_factory=lambda: platformdirs.user_cache_path("musacoder"))
     sandbox: bool = True
+    strict_sandbox: bool = False  # run nothing where a layer of the sandbox is missing
     stage_timeout: float = 120.0
     threads: int | None = None  # None: all cores that this process may use
     memory_bytes: int | None = None

@@ -175,3 +175,5 @@ class Verdict:
     wall_seconds: float
     mode: str = "strict"  # or "kernelbench"
     profile: KernelProfile | None = None  # of a Candidate that was timed
+    # Layer of the sandbox that the Candidate ran in -> "on", "off: why" or "unavailable: why".
+    sandbox: Mapping[str, str] = field(default_factory=dict)

@@ -66,6 +66,7 @@ def _verdict(body: Mapping[str, Any]) -> Verdict:
     known["workload"] = _workload(body.get("workload"))
     known["not_checked"] = tuple(body["not_checked"])
     known["versions"] = dict(body["versions"])
+    known["sandbox"] = dict(body.get("sandbox", {}))
     known["reward"] = _number(body.get("reward"))
     return Verdict(**known)
 

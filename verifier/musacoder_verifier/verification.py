@@ -84,6 +84,7 @@ class Facts:
     workload: Any = None
     not_checked: list[str] = field(default_factory=lambda: list(ALWAYS_UNCHECKED))
     versions: dict[str, str] = field(default_factory=dict)
+    sandbox: Mapping[str, str] = field(default_factory=dict)
 
 
 class Verification:
@@ -100,7 +101,9 @@ class Verification:
         on_stage: OnStage,
         slots: Slots,
     ) -> None:
-        self.facts = Facts()
+        self.facts = Facts(
+            sandbox=worker.info.sandbox if settings.sandbox else {"sandbox": "off: as asked for"}
+        )
         self._slots = slots
         self._holds_device = False
         self._worker = worker

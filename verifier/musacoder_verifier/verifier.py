@@ -208,7 +208,7 @@ class Verifier:
             except WorkerError as error:
                 facts.failure = Failure("infra_error", "collect", str(error))
                 return facts  # one sentence that says what to do; trying again changes nothing
-            unfit = backend.unfit(worker.info)
+            unfit = backend.unfit(worker.info) or self._unsafe(worker)
             if unfit is not None:
                 facts.failure = Failure("infra_error", "collect", unfit)
                 return facts
@@ -224,6 +224,19 @@ class Verifier:
                 tries = f" ({attempt + 1} attempts)" if attempt else ""
                 facts.failure = Failure("infra_error", stage, f"{error}{tries}")
         return facts
+
+    def _unsafe(self, worker: Worker) -> str | None:
+        """One sentence where the settings ask for a whole sandbox and there is none."""
+        settings = self.settings
+        if not settings.strict_sandbox:
+            return None
+        if not settings.sandbox:
+            return "the strict sandbox is asked for, and the sandbox is switched off"
+        missing = {name: how for name, how in worker.info.sandbox.items() if how != "on"}
+        if not missing:
+            return None
+        listed = ", ".join(f"{name} {how}" for name, how in sorted(missing.items()))
+        return f"nothing is run: the strict sandbox is asked for, and a layer is missing: {listed}"
 
     def _verdict(
         self,
@@ -267,4 +280,5 @@ class Verifier:
             not_checked=tuple(facts.not_checked),
             wall_seconds=time.monotonic() - started,
             mode=options.mode,
+            sandbox=facts.sandbox,
         )
