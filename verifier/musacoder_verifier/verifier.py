@@ -117,6 +117,7 @@ class Verifier:
         """
         chosen = options or VerifyOptions()
         started = time.monotonic()
+        backend = registry.backend("cpu")
         try:
             backend = registry.backend(chosen.backend)
             if chosen.policy not in policy.POLICIES:
@@ -127,9 +128,7 @@ class Verifier:
                 raise ValueError(missing)
         except ValueError as error:
             facts = Facts(failure=Failure("infra_error", "collect", str(error)))
-            return self._verdict(
-                reference, candidate, chosen, registry.backend("cpu"), facts, started
-            )
+            return self._verdict(reference, candidate, chosen, backend, facts, started)
         facts = await self._attempts(reference, candidate, chosen, backend, on_stage)
         return self._verdict(reference, candidate, chosen, backend, facts, started)
 
