@@ -105,7 +105,10 @@ class _Staging:
     def memory(self) -> torch.Tensor:
         if self._memory is None:
             room = torch.empty(_STAGING_BYTES, dtype=torch.uint8)
-            self._memory = room.pin_memory()
+            try:
+                self._memory = room.pin_memory()
+            except RuntimeError:  # a driver that may not lock memory copies more slowly
+                self._memory = room
         return self._memory
 
 
