@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from musacoder_verifier import toolchain
-from musacoder_verifier.toolchain import ToolchainError
+from musacoder_verifier.toolchain import Toolkit, ToolchainError
 
 
 def program(path: Path, body: str) -> Path:
@@ -138,3 +138,18 @@ def test_a_faster_linker_is_used_where_it_links(tmp_path: Path, code: int, flags
     for name in ("mold", "lld", "gold"):
         program(tmp_path / f"ld.{name}", "exit 0")
     assert toolchain.host_compiler(str(compiler)).linker_flags == flags
+
+
+def test_a_toolkit_of_another_cuda_than_torchs(tmp_path: Path):
+    (tmp_path / "include").mkdir()
+    toolkit = Toolkit("/x/bin/nvcc", str(tmp_path), "CUDA_HOME")
+    assert toolkit.version is None
+    assert toolkit.mismatch("12.8") is None
+    (tmp_path / "include" / "cuda_runtime_api.h").write_text("#define CUDART_VERSION  13020\n")
+    assert toolkit.version == (13, 2)
+    assert toolkit.mismatch("13.0") is None
+    assert toolkit.mismatch(None) is None
+    sentence = toolkit.mismatch("12.8")
+    assert sentence is not None
+    assert "CUDA 13.2" in sentence
+    assert "toolkit of CUDA 12" in sentence

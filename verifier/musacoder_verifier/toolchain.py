@@ -81,6 +81,27 @@ class Toolkit:
         return tuple(str(Path(self.home, name)) for name in names if Path(self.home, name).is_dir())
 
     @property
+    def version(self) -> tuple[int, int] | None:
+        """Of CUDA, as its own header says; None where there is no such header."""
+        try:
+            header = Path(self.home, "include", "cuda_runtime_api.h").read_text("utf-8", "replace")
+        except OSError:
+            return None
+        found = re.search(r"^#define CUDART_VERSION\s+(\d+)", header, re.M)
+        return (int(found[1]) // 1000, int(found[1]) % 1000 // 10) if found is not None else None
+
+    def mismatch(self, cuda: str | None) -> str | None:
+        """One sentence where its runtime is another than that of a torch built with `cuda`, such
+        as "13.0": what it compiles needs functions that the process does not have."""
+        own = self.version
+        if own is None or cuda is None or str(own[0]) == cuda.split(".")[0]:
+            return None
+        return (
+            f"{self.compiler} is of CUDA {own[0]}.{own[1]}, but torch is built with CUDA {cuda}; "
+            f"set CUDA_HOME to a toolkit of CUDA {cuda.split('.')[0]}"
+        )
+
+    @property
     def identity(self) -> str:
         """Changes whenever the compiler or its place does. Raises ToolchainError."""
         real = Path(self.compiler).resolve()

@@ -164,15 +164,22 @@ class _Job:
                 file=self.candidate.path, line=device.line,
             )  # fmt: skip
             return _Built("fast", None, failure=failure)
-        if device is not None and self.device is None:
-            failure = Failure("infra_error", "compile", self.backend.no_toolkit())
-            return _Built("fast", None, failure=failure)
+        if device is not None:
+            problem = self._device_problem()
+            if problem is not None:
+                return _Built("fast", None, failure=Failure("infra_error", "compile", problem))
         try:
             return await self._build(request)
         except OSError as error:
             return _Built("fast", None, failure=_machine_failure(error, self.cache_dir))
         except (tools.ToolError, ToolchainError) as error:
             return _Built("fast", None, failure=Failure("infra_error", "compile", str(error)))
+
+    def _device_problem(self) -> str | None:
+        """One sentence where device sources cannot be compiled here."""
+        if self.device is None:
+            return self.backend.no_toolkit()
+        return self.device.toolkit.mismatch(self.info.cuda_version)
 
     async def _build(self, request: BuildRequest) -> _Built:
         reason = fast.unsuitable(request, self.info.torch_version)
