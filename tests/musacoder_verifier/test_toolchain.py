@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from musacoder_verifier import toolchain
-from musacoder_verifier.toolchain import Toolkit, ToolchainError
+from musacoder_verifier.toolchain import ToolchainError, Toolkit
 
 
 def program(path: Path, body: str) -> Path:
