@@ -109,7 +109,7 @@ async def _collect(
         finally:
             target.unlink(missing_ok=True)
     cuda = await asyncio.to_thread(_cuda_part, prepared.torch_include)
-    text = await asyncio.to_thread(_collected, *texts, cuda)
+    text = await asyncio.to_thread(_collected, texts[0], texts[1], cuda)
     temporary = stored.with_suffix(".part")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(stored)
