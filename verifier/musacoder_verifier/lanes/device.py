@@ -33,7 +33,7 @@ _COMMON_FLAGS = (
 # `load_inline` puts these first in a device source; with them comes <cfloat>, as in no host source.
 _IMPLICIT = ("torch/types.h", "cuda_runtime.h")
 # The driver's header is large and rarely meant: its names begin so.
-_DRIVER = re.compile(r"\b(?:cu[A-Z]|CU_?[A-Z]|CUDA_[A-Z])")
+_DRIVER = re.compile(r"\b(?:cu[A-Z]|CU[a-z]|CU_|CUDA_(?:VERSION|SUCCESS|ERROR|ARRAY|MEM))")
 
 _VENDOR_LIBRARY = re.compile(
     r"-l(?:cudart|cublas|cublasLt|cusparse|cusolver|cufft|curand|cudnn|nvrtc|cuda)"
