@@ -65,7 +65,7 @@ async def test_an_honest_kernel_is_ok_timed_and_explained(verifier: Verifier) ->
     assert verdict.correctness.scope["float64"] == "refuses"
     assert "backward pass" in verdict.not_checked
     started = [event.stage for event in events if event.state == "started"]
-    assert started == ["collect", "compile", "correctness", "legality", "timing"]
+    assert started == ["collect", "compile", "correctness", "legality", "timing", "profile"]
     assert from_json(to_json(verdict)) == verdict
 
 
