@@ -46,9 +46,11 @@ _SPAN_EVERY = 4
 _SPAN_CALLS = 16
 # Comparing outputs must not take more than this share of the budget.
 _COMPARING_SHARE = 0.5
-# The queue of a device is held up for so much longer than handing a call over takes, and no longer
-# than so many nanoseconds.
-_HOLD = 1.5
+# The queue of a device is held up for so much longer than handing a call over takes when nothing
+# gets in the way, and for so many nanoseconds at least and at most: a queue that runs empty in the
+# middle has the host's hiccups in its times.
+_HOLD = 4.0
+_LEAST_HOLD_NS = 200e3
 _MOST_HOLD_NS = 20e6
 # Of each sample so many calls are compared at most, and so many bytes, but at least one call.
 _COMPARED_CALLS = 64
@@ -161,7 +163,7 @@ class _Session:
         drawn = self._chance.uniform(1.0, 1.25) * wanted / fastest
         self.samples = Samples(min(self._most, math.ceil(drawn)))
         if own_clock:
-            self._hold = min(_HOLD * host, _MOST_HOLD_NS)
+            self._hold = min(max(_HOLD * host, _LEAST_HOLD_NS), _MOST_HOLD_NS)
             self.spans = Samples(min(self._most, max(self.samples.calls, _SPAN_CALLS)))
 
     async def _round(self, index: int, span: bool, sure: bool = False) -> Failure | None:

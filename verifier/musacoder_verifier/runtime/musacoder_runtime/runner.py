@@ -25,7 +25,7 @@ _SAMPLE_BYTES = 256 << 20
 # After so long calibration ends with half of its rounds, which is enough for a slow call.
 _CALIBRATION_NS = 300_000_000
 # A queue is held up for so much longer than handing a call over takes, so that it is never empty.
-HOLD = 1.5
+HOLD = 4.0
 MOST_HOLD_NS = 20e6
 
 
