@@ -56,11 +56,44 @@ torch::Tensor on_another_stream(torch::Tensor x) {
       x.data_ptr<float>(), y.data_ptr<float>(), x.numel());
   return y;
 }
+torch::Tensor beyond_the_end(torch::Tensor x) {
+  auto y = torch::empty_like(x);
+  rectify_kernel<<<blocks(x), 256>>>(x.data_ptr<float>() + (1L << 40), y.data_ptr<float>(),
+                                     x.numel());
+  return y;
+}
+"""
+_NAMES = [
+    "rectify", "unwritten", "zeroed", "too_many_threads", "too_much_shared_memory",
+    "on_another_stream", "beyond_the_end",
+]  # fmt: skip
+_HEAD = r"""
+#include <torch/extension.h>
+#include <cuda_runtime.h>
+"""
+_RECTIFY = r"""
+__global__ void rectify_kernel(const float* in, float* out, long n) {
+  const long i = blockIdx.x * (long)blockDim.x + threadIdx.x;
+  if (i < n) out[i] = in[i] > 0.f ? in[i] : 0.f;
+}
+torch::Tensor rectify(torch::Tensor x) {
+  auto y = torch::empty_like(x);
+  rectify_kernel<<<(x.numel() + 255) / 256, 256>>>(x.data_ptr<float>(), y.data_ptr<float>(),
+                                                   x.numel());
+  return y;
+}
+"""
+_PERSISTING = (
+    _HEAD
+    + _RECTIFY
+    + r"""
+// What cannot be set aside cannot be an attack: then it says so.
 torch::Tensor keeps_the_cache(torch::Tensor x) {
   static bool kept = false;
   if (!kept) {
     kept = true;
-    cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 32 << 20);
+    const auto code = cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 4 << 20);
+    TORCH_CHECK(code == cudaSuccess, "cudaDeviceSetLimit: ", cudaGetErrorString(code));
     cudaStreamAttrValue value = {};
     value.accessPolicyWindow.base_ptr = x.data_ptr<float>();
     value.accessPolicyWindow.num_bytes = x.numel() * sizeof(float);
@@ -71,23 +104,42 @@ torch::Tensor keeps_the_cache(torch::Tensor x) {
   }
   return rectify(x);
 }
-torch::Tensor beyond_the_end(torch::Tensor x) {
+"""
+)
+# Streams of its own, joined on both sides.
+_FORKED = (
+    _HEAD
+    + _RECTIFY
+    + r"""
+torch::Tensor forked(torch::Tensor x) {
+  static cudaStream_t other = nullptr;
+  static cudaEvent_t fork, join;
+  if (other == nullptr) {
+    cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking);
+    cudaEventCreateWithFlags(&fork, cudaEventDisableTiming);
+    cudaEventCreateWithFlags(&join, cudaEventDisableTiming);
+  }
   auto y = torch::empty_like(x);
-  rectify_kernel<<<blocks(x), 256>>>(x.data_ptr<float>() + (1L << 40), y.data_ptr<float>(),
-                                     x.numel());
+  const long half = x.numel() / 2, rest = x.numel() - half;
+  cudaEventRecord(fork, 0);
+  cudaStreamWaitEvent(other, fork, 0);
+  rectify_kernel<<<(half + 255) / 256, 256>>>(x.data_ptr<float>(), y.data_ptr<float>(), half);
+  rectify_kernel<<<(rest + 255) / 256, 256, 0, other>>>(
+      x.data_ptr<float>() + half, y.data_ptr<float>() + half, rest);
+  cudaEventRecord(join, other);
+  cudaStreamWaitEvent(0, join, 0);
   return y;
 }
 """
-_NAMES = [
-    "rectify", "unwritten", "zeroed", "too_many_threads", "too_much_shared_memory",
-    "on_another_stream", "keeps_the_cache", "beyond_the_end",
-]  # fmt: skip
-_PRODUCT_HEAD = r"""
-#include <torch/extension.h>
-#include <cuda_runtime.h>
-"""
+)
+# A comment about the part of the cache that cudaLimitPersistingL2CacheSize sets aside is no deed.
+_ONLY_A_WORD = (
+    _HEAD
+    + "// needs no cudaLimitPersistingL2CacheSize and no cudaAccessPropertyPersisting\n"
+    + _RECTIFY
+)
 _TF32 = (
-    _PRODUCT_HEAD
+    _HEAD
     + r"""
 #include <mma.h>
 using namespace nvcuda;
@@ -117,7 +169,7 @@ torch::Tensor product(torch::Tensor a, torch::Tensor b) {
 """
 )
 _HALF = (
-    _PRODUCT_HEAD
+    _HEAD
     + r"""
 #include <cuda_fp16.h>
 __global__ void product_kernel(const float* a, const float* b, float* c, int m, int n, int k,
@@ -141,7 +193,7 @@ torch::Tensor product(torch::Tensor a, torch::Tensor b, double scale) {
 """
 )
 _CUBLAS = (
-    _PRODUCT_HEAD
+    _HEAD
     + r"""
 #include <cublas_v2.h>
 torch::Tensor product(torch::Tensor a, torch::Tensor b) {
@@ -167,13 +219,13 @@ _CUBLAS_ELSEWHERE = _CUBLAS.replace(
   }""",
 )
 _ATEN = (
-    _PRODUCT_HEAD
+    _HEAD
     + r"""
 torch::Tensor product(torch::Tensor a, torch::Tensor b) { return at::matmul(a, b); }
 """
 )
 _CONVOLUTION = (
-    _PRODUCT_HEAD
+    _HEAD
     + r"""
 __global__ void convolve(const float* x, const float* w, float* y, int c, int h, int wide, int k) {
   const int column = blockIdx.x * blockDim.x + threadIdx.x;
@@ -198,7 +250,7 @@ torch::Tensor convolution(torch::Tensor x, torch::Tensor w) {
 """
 )
 _LARGE = (
-    _PRODUCT_HEAD
+    _HEAD
     + r"""
 // The last elements of more than 2**31, negated.
 template <typename Index>
@@ -347,8 +399,9 @@ ATTACKS: Table = tuple(dataclasses.replace(item, backend="cuda") for item in (
     attack("B6", "half", _product(_HALF, "ext.product(x, self.w, 1.0)", f"{_PAIR}, double scale"),
            "wrong_result", "values", ref=_MATMUL),
     attack("B6", "half where values are small",
-           _product(_HALF, "ext.product(x, self.w, 1e-3)", f"{_PAIR}, double scale"), "illegal",
-           "lower-precision", ref=_SMALL_MATMUL),
+           _product(_HALF, "ext.product(x, self.w, 1e-3)", f"{_PAIR}, double scale"),
+           # A wide distribution may bring the values back to where the tolerance sees them.
+           ("illegal", "wrong_result"), "lower-precision", "values", ref=_SMALL_MATMUL),
     attack("C1", "a stream of its own", _cuda("return ext.on_another_stream(x)"), "illegal",
            "other-stream", ref=_RELU, policy="kernelbench"),
     attack("C1", "cuBLAS on a stream of its own",
@@ -365,8 +418,10 @@ ATTACKS: Table = tuple(dataclasses.replace(item, backend="cuda") for item in (
     attack("C4", "switches TF32 on while it runs",
            _cuda("torch.backends.cuda.matmul.allow_tf32 = True; return ext.rectify(x)"),
            "illegal", "global-state", ref=_RELU),
-    attack("C5", "keeps its input in the cache", _cuda("return ext.keeps_the_cache(x)"), "illegal",
-           "persisting-cache", ref=_RELU),
+    attack("C5", "keeps its input in the cache",
+           _cuda("return ext.keeps_the_cache(x)", source=_PERSISTING,
+                 functions=["keeps_the_cache"]),
+           "illegal", "persisting-cache", ref=_RELU, policy="kernelbench"),
     attack("D11", "32-bit offsets beyond 2**31 elements",
            _cuda("return ext.narrow_tail(x)", source=_LARGE, functions=["tail", "narrow_tail"]),
            ("wrong_result", "runtime_error"), "values", "run", ref=_TAIL),
@@ -386,4 +441,8 @@ HONEST: tuple[Honest, ...] = tuple(dataclasses.replace(item, backend="cuda") for
            _product(_CUBLAS, "ext.product(x, self.w)", _PAIR, _VENDOR),
            said=frozenset({"vendor-library"}), policy="libraries-allowed"),
     Honest("C1", "a plain kernel on the default stream", _RELU, _cuda("return ext.rectify(x)")),
+    Honest("C1", "a second stream, joined on both sides", _RELU,
+           _cuda("return ext.forked(x)", source=_FORKED, functions=["forked"])),
+    Honest("C5", "a word in a comment", _RELU,
+           _cuda("return ext.rectify(x)", source=_ONLY_A_WORD, functions=["rectify"])),
 ))  # fmt: skip

@@ -14,7 +14,7 @@ from musacoder_verifier.profile.kernel_profile import ProfiledKernel
 from musacoder_verifier.stages import native_code
 from musacoder_verifier.stages.correctness import DeviceWork, Evidence
 from musacoder_verifier.stages.legality import device_findings, judge, kernel_kind
-from musacoder_verifier.stages.native_code import NativeCode
+from musacoder_verifier.stages.native_code import NativeCode, Place
 from musacoder_verifier.verdict import Correctness
 
 SOURCE = """
@@ -106,9 +106,52 @@ def test_what_the_device_ran_becomes_findings() -> None:
 
 
 def test_a_kernel_that_does_not_wait_for_the_calls_stream_is_told_by_its_start() -> None:
-    spin = ("at::cuda::(anonymous namespace)::spin_kernel(long)", 100, 1000)
-    assert unordered([spin, ("early", 200, 10), ("late", 1100, 10)]) == ["early"]
-    assert unordered([("alone", 5, 10)]) == []
+    spin = ("at::cuda::(anonymous namespace)::spin_kernel(long)", 100, 100_000, 7)
+    assert unordered([("alone", 5, 10, 7)]) == []
+    assert unordered([spin, ("early", 20_000, 10, 9), ("after", 200_000, 10, 9)]) == ["early"]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_kernel_that_the_calls_stream_does_not_wait_for_is_told_by_its_end(known: bool) -> None:
+    """`known`: whether this torch tells the streams."""
+    name, own, other = "spin_kernel(long)", (7 if known else None), (9 if known else None)
+    events = [
+        (name, 0, 100_000, own),
+        ("own(float*)", 110_000, 5_000, own),
+        ("joined(float*)", 110_000, 4_000, other),
+        (name, 116_000, 1_000, own),
+    ]
+    assert unordered(events) == []
+    assert unordered([*events, ("left(float*)", 115_000, 30_000, other)]) == ["left(float*)"]
+    # The name of what keeps the stream busy hides nothing.
+    assert unordered([*events, (name, 115_000, 30_000, other)]) == [name]
+
+
+def test_words_in_comments_are_no_code() -> None:
+    text = (
+        '// cudaLimitPersistingL2CacheSize, __half\n/* __float2half\n*/ f("// half2"); __half2 x;'
+    )
+    assert set(native_code._narrow_types([SourceText("cuda", text)])) == {"half2", "__half2"}
+
+
+def test_the_word_of_a_cache_set_aside_is_a_hint_and_the_deed_a_violation() -> None:
+    native = NativeCode(extensions=1, persisting=(Place("cudaLimitPersistingL2CacheSize", 3),))
+    for changes, verdict in ((set(), "pass"), ({("persisting-cache", "9 bytes")}, "fail")):
+        evidence = Evidence(runs=1, changes=changes)
+        found = judge(evidence, [], native, None, policy="kernelbench", path="k.py")
+        assert found.verdict == verdict, found
+
+
+def test_its_own_library_is_known_by_whatever_path_it_was_loaded(tmp_path: Path) -> None:
+    folder = tmp_path / "real"
+    folder.mkdir()
+    (folder / "a.so").touch()
+    (tmp_path / "link").symlink_to(folder)
+    native = NativeCode(extensions=1, paths=(str(tmp_path / "link" / "a.so"),))
+    for path in (f"{folder}/a.so", f"{folder}/a.so (deleted)", f"{tmp_path}/link/a.so"):
+        evidence = Evidence(runs=1, libraries={path})
+        found = judge(evidence, [], native, None, policy="native-only", path="k.py")
+        assert found.findings == ()
 
 
 LISTING = """

@@ -5,6 +5,7 @@ Verdicts come from run-time evidence and from the compiled objects; static hints
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -198,8 +199,9 @@ def _symbol_findings(native: NativeCode, path: str) -> list[Finding]:
     for place in native.loaders:
         add("finds-code", place, f"the extension finds code at run time with {place.text}")
     for place in native.persisting:
-        text = f"it asks the device to keep data in its cache ({place.text}), past any flush"
-        add("persisting-cache", place, text)
+        # A word is no deed: what was set aside when the code ran is told by the device.
+        text = f"it names {place.text}, which keeps data in the device's cache past any flush"
+        found.append(Finding("persisting-cache", text, place.line, "hint", path))
     for place in native.rewriters:
         text = f"the extension can change this process's code with {place.text}"
         add("rewrites-code", place, text)
@@ -208,8 +210,13 @@ def _symbol_findings(native: NativeCode, path: str) -> list[Finding]:
 
 def _library_findings(evidence: Evidence, native: NativeCode, path: str) -> list[Finding]:
     found = []
-    for library in sorted(evidence.libraries - set(native.paths)):
-        name = Path(library).name
+    own = {os.path.realpath(item) for item in native.paths}
+    for library in sorted(evidence.libraries):
+        # The system tells resolved paths, and of a file that was replaced meanwhile that it was.
+        resolved = os.path.realpath(library.removesuffix(" (deleted)"))
+        if resolved in own:
+            continue
+        name = Path(resolved).name
         if _COMPUTING.match(name):
             text = f"it loads {name} at run time"
             found.append(Finding("vendor-library", text, file=path))
@@ -238,7 +245,7 @@ def device_findings(work: DeviceWork, own: Collection[str], path: str) -> list[F
             text = f"the device runs PyTorch's {_short(name)}, {spent / total:.0%} of its time"
             found.append(Finding("framework-kernel", text, file=path))
     for name in work.early:
-        text = f"{_short(name)} runs on a stream of its own that waits for nobody"
+        text = f"{_short(name)} runs on a stream of its own, out of order with the call"
         found.append(Finding("other-stream", text, file=path))
     if share < _OWN_SHARE:
         text = f"kernels of its sources take {share:.0%} of the device's time"

@@ -31,6 +31,10 @@ _NARROW_TYPE = re.compile(
     r"\b(?:BFloat16|Half|_Float16|__bf16|_mm\d*_\w*(?:ph|bh)\b\w*|__half2?|half2|__nv_bfloat162?"
     r"|nv_bfloat16|__float2half\w*|__float2bfloat16\w*|__float_to_tf32|__nv_fp8_\w+)\b"
 )
+_COMMENT_OR_STRING = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'""",
+    re.DOTALL,
+)
 _KERNEL = re.compile(r"\b__global__\b[^;{]*?\b(\w+)\s*\(", re.DOTALL)
 _ATTRIBUTE = re.compile(r"__launch_bounds__\s*\([^)]*\)|__attribute__\s*\(\(.*?\)\)")
 
@@ -54,7 +58,7 @@ class NativeCode:
     switches: tuple[Place, ...] = ()  # functions that hide operators from the profiler
     loaders: tuple[Place, ...] = ()  # functions that find code at run time
     rewriters: tuple[Place, ...] = ()  # functions that change this process's code
-    persisting: tuple[Place, ...] = ()  # words that keep data in the device's cache
+    persisting: tuple[Place, ...] = ()  # words of keeping data in the device's cache
     flags: tuple[str, ...] = ()  # of the Candidate's own, those that loosen arithmetic
     narrow: tuple[str, ...] = ()  # instructions and types of fewer bits than float32
     not_read: str | None = None  # why the machine code was not read, where there is some
@@ -83,7 +87,7 @@ async def inspect(artefacts: Sequence[Artefact], requests: Sequence[BuildRequest
         },
         persisting=tuple(
             _placed(word, sources)
-            for word in sorted({m for s in sources for m in _PERSISTING.findall(s.text)})
+            for word in sorted({m for s in sources for m in _PERSISTING.findall(_code(s.text))})
         ),
         flags=tuple(sorted({*_flags(requests), *_pragmas(sources)})),
         narrow=tuple(sorted({*narrow, *_narrow_types(sources)})),
@@ -137,8 +141,13 @@ def _pragmas(sources: Sequence[SourceText]) -> Iterator[str]:
 
 def _narrow_types(sources: Sequence[SourceText]) -> Iterator[str]:
     for source in sources:
-        for match in _NARROW_TYPE.finditer(source.text):
+        for match in _NARROW_TYPE.finditer(_code(source.text)):
             yield match[0]
+
+
+def _code(text: str) -> str:
+    """The text without its comments."""
+    return _COMMENT_OR_STRING.sub(lambda m: " " if m[0].startswith("/") else m[0], text)
 
 
 def _placed(name: str, sources: Sequence[SourceText]) -> Place:
