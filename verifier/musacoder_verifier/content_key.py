@@ -15,7 +15,7 @@ from musacoder_verifier.reference import Reference
 from musacoder_verifier.worker import WorkerInfo
 
 # Change it when the same Candidate may get another Verdict from changed code.
-CHECKS_VERSION = "3"
+CHECKS_VERSION = "4"
 
 
 def versions(info: WorkerInfo, backend: Backend) -> dict[str, str]:
@@ -51,16 +51,17 @@ def verdict_key(
 ) -> str:
     """The Workload is part of the Reference's source."""
     device = [backend.name, backend.device_name()]
-    return _digest([reference.key, candidate.key, *device, mode, sorted(named.items())])
+    return digest([reference.key, candidate.key, *device, mode, sorted(named.items())])
 
 
 def baseline_key(
     reference: Reference, backend: Backend, threads: int, named: Mapping[str, str]
 ) -> str:
     versions = [named.get("torch"), named.get("driver"), named.get("tf32")]
-    return _digest([reference.key, backend.name, backend.device_name(), threads, *versions])
+    return digest([reference.key, backend.name, backend.device_name(), threads, *versions])
 
 
-def _digest(parts: list[Any]) -> str:
+def digest(parts: list[Any]) -> str:
+    """Of plain JSON values, in hexadecimal."""
     text = json.dumps(parts, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode("ascii")).hexdigest()
