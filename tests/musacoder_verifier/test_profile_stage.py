@@ -67,13 +67,15 @@ def test_a_graph_that_is_none_is_a_problem_not_an_exception() -> None:
 
 
 class _Reference:
-    def __init__(self) -> None:
+    def __init__(self, *bandwidths: float) -> None:
         self.asked: list[Mapping[str, Any]] = []
+        self._bandwidths = bandwidths or (1e11,)
 
     async def ask(self, message: Mapping[str, Any], *_: Any, **__: Any) -> dict[str, Any]:
+        bandwidth = self._bandwidths[min(len(self.asked), len(self._bandwidths) - 1)]
         self.asked.append(message)
         rates = {name: 1e12 for name in message["dtypes"] if name != "int8"}
-        return {"bytes_per_second": 1e11, "matrix": rates, "multiprocessors": 132}
+        return {"bytes_per_second": bandwidth, "matrix": rates, "multiprocessors": 132}
 
 
 @contextlib.asynccontextmanager
@@ -87,7 +89,7 @@ async def test_ceilings_are_measured_once_for_each_dtype(tmp_path: Path) -> None
 
     async def ceilings(dtype: str | None, held: bool = True) -> Any:
         deadline = Deadline.start("profile", 60.0)
-        return await profiling.ceilings_of(pair, tmp_path, "k", dtype, deadline, _hold(held))
+        return await profiling.ceilings_of(pair, tmp_path, "k", dtype, 0.0, deadline, _hold(held))
 
     assert (await ceilings(None, False)).bytes_per_second is None
     assert (await ceilings(None)).multiprocessors == 132
@@ -98,6 +100,25 @@ async def test_ceilings_are_measured_once_for_each_dtype(tmp_path: Path) -> None
     assert (await ceilings(None)).bytes_per_second == 1e11
     assert (await ceilings("float16", False)).matrix == {"float32": 1e12}
     assert len(reference.asked) == before == 3
+
+
+async def test_a_ceiling_that_was_beaten_is_measured_again_and_never_lowered(
+    tmp_path: Path,
+) -> None:
+    reference = _Reference(4e9, 9e9, 3e9)
+    pair: Any = SimpleNamespace(reference=reference)
+
+    async def bandwidth(reached: float) -> Any:
+        deadline = Deadline.start("profile", 60.0)
+        found = await profiling.ceilings_of(
+            pair, tmp_path, "k", None, reached, deadline, _hold(True)
+        )
+        return found.bytes_per_second
+
+    assert await bandwidth(1e9) == 4e9
+    assert await bandwidth(5e9) == 9e9  # measured while the machine was busy
+    assert await bandwidth(8e9) == 9e9 and len(reference.asked) == 2
+    assert await bandwidth(1e10) == 9e9 and len(reference.asked) == 3
 
 
 async def test_counted_work_is_kept(tmp_path: Path) -> None:
