@@ -142,6 +142,24 @@ def test_the_word_of_a_cache_set_aside_is_a_hint_and_the_deed_a_violation() -> N
         assert found.verdict == verdict, found
 
 
+@pytest.mark.parametrize(
+    ("text", "of_headers"),
+    [
+        ("#include <cub/cub.cuh>\n__global__ void k() {}", True),
+        ("// dlsym is not called here\n# include <thrust/sort.h>\n", True),
+        ("__global__ void k() {}", False),
+        ("#include <cub/cub.cuh>\nauto f = dlsym(0, s);", False),
+        ("#include <cub/cub.cuh>\n#define JOIN(a, b) a##b\nauto f = JOIN(dl, sym)(0, s);", False),
+        ('// #include <cub/cub.cuh>\nauto f = "cub/";', False),
+    ],
+)
+def test_what_a_header_of_the_toolkit_looks_for_is_not_the_candidates_doing(
+    text: str, of_headers: bool
+) -> None:
+    assert native_code._of_headers({"dlsym"}, [SourceText("cuda", text)]) is of_headers
+    assert not native_code._of_headers(set(), [SourceText("cuda", text)])
+
+
 def test_its_own_library_is_known_by_whatever_path_it_was_loaded(tmp_path: Path) -> None:
     folder = tmp_path / "real"
     folder.mkdir()

@@ -46,6 +46,20 @@ TAMPERING = frozenset(
     }
 )
 
+# Rules about whose code does the work. Whoever calls an operator or a library does so in the open:
+# a policy may rule it out, but it is no deceit.
+OTHERS_CODE = frozenset(
+    {
+        "aten-operator",
+        "plumbing-operator",
+        "aten-in-extension",
+        "vendor-library",
+        "framework-kernel",
+        "foreign-compute",
+        "no-native-code",
+    }
+)
+
 _EXCUSED: dict[str, frozenset[str] | None] = {
     "native-only": frozenset(),
     "libraries-allowed": frozenset(
@@ -65,6 +79,11 @@ def condemns(policy: str, finding: Finding) -> bool:
     if excused is None:
         return finding.rule in TAMPERING
     return finding.rule not in excused
+
+
+def accuses(policy: str, finding: Finding) -> bool:
+    """Whether this finding condemns as a cheat, and not for whose code does the work."""
+    return condemns(policy, finding) and finding.rule not in OTHERS_CODE
 
 
 def severity(policy: str, finding: Finding) -> Literal["violation", "note", "hint"]:

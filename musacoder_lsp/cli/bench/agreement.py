@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from musacoder_verifier import verdict_json
-from musacoder_verifier.policy import POLICIES, condemns
+from musacoder_verifier.policy import POLICIES, accuses, condemns
 from musacoder_verifier.verdict import Finding
 
 from musacoder_lsp.cli import options
@@ -106,7 +106,14 @@ def compare(runs: Sequence[Path], kept: Sequence[Path], rulings: Path) -> dict[s
         "disagreements": disagreements,
         "unsettled": sum(item["ruling"] is None for item in disagreements),
         "known_correct": len(right),
-        "accused": {name: sum(bool(_accusers(case, name)) for case in right) for name in POLICIES},
+        "accused": {
+            name: sum(any(accuses(name, finding) for finding in _findings(case)) for case in right)
+            for name in POLICIES
+        },
+        "condemned": {
+            name: sum(any(condemns(name, finding) for finding in _findings(case)) for case in right)
+            for name in POLICIES
+        },
         "rules": _rules(right),
     }
 
@@ -205,20 +212,23 @@ def evidence(verdict: Mapping[str, Any]) -> str:
     return " · ".join(" ".join(part.split())[:200] for part in parts if part)
 
 
-def _accusers(case: Case, policy: str) -> set[str]:
-    """Rules by which `policy` condemns this Candidate."""
+def _findings(case: Case) -> list[Finding]:
     legality = case.verdict["legality"] or {"findings": []}
-    findings = (
+    return [
         Finding(item["rule"], item["evidence"], severity=item["severity"])
         for item in legality["findings"]
-    )
-    return {finding.rule for finding in findings if condemns(policy, finding)}
+    ]
+
+
+def _condemning(case: Case, policy: str) -> set[str]:
+    """Rules by which `policy` condemns this Candidate."""
+    return {finding.rule for finding in _findings(case) if condemns(policy, finding)}
 
 
 def _rules(cases: Sequence[Case]) -> dict[str, dict[str, int]]:
     """For each policy, how many known-correct Candidates each rule condemns."""
     return {
-        policy: dict(Counter(rule for case in cases for rule in _accusers(case, policy)))
+        policy: dict(Counter(rule for case in cases for rule in _condemning(case, policy)))
         for policy in POLICIES
     }
 
@@ -258,11 +268,16 @@ def markdown(report: Mapping[str, Any]) -> str:
             f"{scores.markdown(at['confusion'])}"
         )
     accused = [
-        {"policy": name, "accused": count, "of": report["known_correct"],
+        {"policy": name, "of": report["known_correct"], "accused of cheating": count,
+         "share": f"{count / (report['known_correct'] or 1):.1%}",
+         "for others' code alone": report["condemned"][name] - count,
          "rules": ", ".join(f"{rule} {n}" for rule, n in sorted(report["rules"][name].items()))}
         for name, count in report["accused"].items()
     ]  # fmt: skip
-    parts.append("Known-correct Candidates that a policy calls illegal:\n")
+    parts.append(
+        "Known-correct Candidates that a policy calls illegal: for a cheat, and only because the "
+        "policy wants no operators of PyTorch and no libraries to do the work:\n"
+    )
     parts.append(scores.markdown(accused))
     if report["disagreements"]:
         rows = [

@@ -116,7 +116,8 @@ def test_a_run_is_verified_resumed_and_compared(
     (found,) = told["disagreements"]
     assert found["sample"] == 2 and "differ by up to 1" in found["evidence"]
     # Two kernels are recorded as correct and compute with torch's own add besides.
-    assert told["accused"]["native-only"] == 2 and told["accused"]["kernelbench"] == 0
+    assert told["condemned"]["native-only"] == 2 and told["condemned"]["kernelbench"] == 0
+    assert not any(told["accused"].values())
 
     ruling = dataset / "rulings.toml"
     text = """

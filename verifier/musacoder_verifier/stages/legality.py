@@ -198,6 +198,10 @@ def _symbol_findings(native: NativeCode, path: str) -> list[Finding]:
         add("vendor-library", place, f"the extension calls {place.text}")
     for place in native.loaders:
         add("finds-code", place, f"the extension finds code at run time with {place.text}")
+    for place in native.headers_loaders:
+        # What they could find and run is told by the kernels that the device runs.
+        text = f"a header of the toolkit that it includes calls {place.text}"
+        found.append(Finding("finds-code", text, None, "hint", path))
     for place in native.persisting:
         # A word is no deed: what was set aside when the code ran is told by the device.
         text = f"it names {place.text}, which keeps data in the device's cache past any flush"

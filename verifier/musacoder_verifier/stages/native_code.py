@@ -26,6 +26,10 @@ _PERSISTING = re.compile(
     r"\b(?:[cm]u\w*[Ll]imitPersistingL2CacheSize|(?:cuda|musa)AccessPropertyPersisting"
     r"|CU_LIMIT_PERSISTING_L2_CACHE_SIZE|CU_ACCESS_PROPERTY_PERSISTING)\b"
 )
+# CUB and Thrust bring NVTX, whose functions look for a profiler that wants to listen.
+_BRINGS_LOADERS = re.compile(
+    r"^[ \t]*#[ \t]*include[ \t]*<(?:cub|thrust|nvtx3|cuda)/", re.MULTILINE
+)
 # Of host code, whose instructions are not read, and of device code where they cannot be.
 _NARROW_TYPE = re.compile(
     r"\b(?:BFloat16|Half|_Float16|__bf16|_mm\d*_\w*(?:ph|bh)\b\w*|__half2?|half2|__nv_bfloat162?"
@@ -57,6 +61,7 @@ class NativeCode:
     vendor: tuple[Place, ...] = ()  # functions of cuBLAS, cuDNN, MKL ...
     switches: tuple[Place, ...] = ()  # functions that hide operators from the profiler
     loaders: tuple[Place, ...] = ()  # functions that find code at run time
+    headers_loaders: tuple[Place, ...] = ()  # the same, of the toolkit's headers and not its own
     rewriters: tuple[Place, ...] = ()  # functions that change this process's code
     persisting: tuple[Place, ...] = ()  # words of keeping data in the device's cache
     flags: tuple[str, ...] = ()  # of the Candidate's own, those that loosen arithmetic
@@ -77,6 +82,8 @@ async def inspect(artefacts: Sequence[Artefact], requests: Sequence[BuildRequest
             ("rewriters", symbols.code_rewriters),
         ):
             read.setdefault(kind, set()).update(function(artefact.path))
+    if _of_headers(read.get("loaders", set()), sources):
+        read["headers_loaders"] = read.pop("loaders")
     narrow, not_read = await _machine_code(artefacts)
     return NativeCode(
         extensions=len(artefacts),
@@ -143,6 +150,14 @@ def _narrow_types(sources: Sequence[SourceText]) -> Iterator[str]:
     for source in sources:
         for match in _NARROW_TYPE.finditer(_code(source.text)):
             yield match[0]
+
+
+def _of_headers(loaders: set[str], sources: Sequence[SourceText]) -> bool:
+    """Whether headers of the toolkit alone can have brought these functions: no source names one,
+    nor can put a name together."""
+    text = "\n".join(_code(source.text) for source in sources)
+    named = "##" in text or any(name in text for name in loaders)
+    return bool(loaders) and not named and _BRINGS_LOADERS.search(text) is not None
 
 
 def _code(text: str) -> str:
