@@ -5,7 +5,18 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from musacoder_verifier.policy import faster, legal, may_show_speedup, restate, severity, status
+from musacoder_verifier.policy import (
+    OTHERS_CODE,
+    TAMPERING,
+    accuses,
+    condemns,
+    faster,
+    legal,
+    may_show_speedup,
+    restate,
+    severity,
+    status,
+)
 from musacoder_verifier.reward import RewardSettings, reward
 from musacoder_verifier.verdict import Correctness, Failure, Finding, Legality, Timing, Verdict
 
@@ -21,6 +32,26 @@ def _breaks(rule: str) -> Legality:
 
 def _timing(low: float, high: float = 9.0) -> Timing:
     return Timing(1.0, 2.0, None, 2.0, None, (low, high), 20)
+
+
+@pytest.mark.parametrize(
+    ("policy", "rule", "condemned", "accused"),
+    [
+        ("native-only", "aten-operator", True, False),
+        ("native-only", "vendor-library", True, False),
+        ("libraries-allowed", "vendor-library", False, False),
+        ("native-only", "extension-not-called", True, True),
+        ("kernelbench", "extension-not-called", False, False),
+        ("kernelbench", "cached-result", True, True),
+    ],
+)
+def test_who_lets_others_code_work_is_not_called_a_cheat(
+    policy: str, rule: str, condemned: bool, accused: bool
+) -> None:
+    finding = Finding(rule, "seen")
+    assert (condemns(policy, finding), accuses(policy, finding)) == (condemned, accused)
+    assert not accuses(policy, dataclasses.replace(finding, severity="hint"))
+    assert not OTHERS_CODE & TAMPERING
 
 
 @pytest.mark.parametrize(
