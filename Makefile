@@ -5,17 +5,21 @@ BIN := $(VENV)/bin
 # Two workers per core would only make the compilers of the tests wait for each other.
 JOBS ?= $(shell nproc)
 
-.PHONY: demo test test-gpu kill-trials lint format lock clean
+.PHONY: demo test test-gpu attacks kill-trials lint format lock clean
 
 demo: $(VENV)/demo.ready
 	@$(BIN)/musacoder demo
 
 test: $(VENV)/test.ready lint
-	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not gpu"
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not gpu and not attack_variant"
 
 # On a machine with an accelerator, in an environment that has torch for it.
 test-gpu:
 	@PYTHONPATH=.:inference:verifier python3 -m pytest -m gpu
+
+# All attacks on the verifier that need no accelerator; `test` runs at least one of each class.
+attacks: $(VENV)/test.ready
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not gpu" tests/attacks
 
 # 200 times kill -9 over client, server, worker, candidate and compiler; about a quarter of an hour.
 kill-trials: $(VENV)/test.ready

@@ -166,6 +166,7 @@ class Attack:
     `rules`: one of them must be a finding that condemns, or the check of correctness that failed;
     empty where the Candidate dies or is refused before. `timed`: it only shows while it is timed.
     `known_gap`: docs/threat-model.md says that this is not seen; then the test proves that too.
+    `always`: of every run of the tests, however many of its class there are.
     """
 
     klass: str  # A1 ... C7, the catalogue's class
@@ -179,6 +180,7 @@ class Attack:
     training: bool = False
     policy: str = "native-only"
     known_gap: bool = False
+    always: bool = False
 
     @property
     def name(self) -> str:

@@ -269,7 +269,7 @@ ATTACKS: Table = (
     attack(
         "C2", "clock slowed in the machine code of the interpreter",
         candidate("return ext.rectify(x)", source=_SLOW_CLOCK, functions=["rectify"]),
-        "illegal", "rewrites-code", ref=_TIMED_RELU, policy="kernelbench",
+        "illegal", "rewrites-code", ref=_TIMED_RELU, policy="kernelbench", always=True,
     ),
     attack(
         "C2", "writes its own code through /proc",
@@ -286,7 +286,8 @@ ATTACKS: Table = (
         "runtime_error", "run",
     ),
     attack(
-        "C2", "hunts the expected values", candidate(_HUNT), "illegal", "searches-process"
+        "C2", "hunts the expected values", candidate(_HUNT), "illegal", "searches-process",
+        always=True,
     ),
     attack(
         "C2", "spoils every tensor it finds", candidate(_SPOIL_BY_GC), "illegal",
@@ -303,7 +304,7 @@ ATTACKS: Table = (
     attack(
         "C2", "looks through its memory for the expected values",
         candidate("return ext.rectify(x)", source=_SCAN, functions=["rectify"]),
-        ("wrong_result", "illegal"), "values", "cached-result",
+        ("wrong_result", "illegal"), "values", "cached-result", always=True,
     ),
     attack(
         "C2", "traces its parent",
@@ -330,7 +331,7 @@ ATTACKS: Table = (
     attack(
         "C2", "overwrites all open files", candidate("spoil(); return ext.copied(x)",
                                                      top=_ALL_PIPES),
-        ("runtime_error", "wrong_result"), "run", "values", "structure",
+        ("runtime_error", "wrong_result"), "run", "values", "structure", always=True,
     ),
     attack(
         "C2", "sends an answer of its own", candidate("forge(); return ext.copied(x)", top=_FORGED),

@@ -32,15 +32,26 @@ CLASSES = (
 )
 
 
+# So many of a class run whenever the tests do, and `make attacks` runs all: each takes a second.
+IN_EVERY_RUN = 2
+
+
+def _marks(item: Attack | Honest, before: int) -> list[pytest.MarkDecorator]:
+    """`before`: how many of its class stand before it and always run."""
+    if item.backend != "cpu":
+        return [pytest.mark.gpu]
+    variant = isinstance(item, Attack) and not item.always and before >= IN_EVERY_RUN
+    return [pytest.mark.attack_variant] if variant else []
+
+
 def _parameters(table: tuple[Attack, ...] | tuple[Honest, ...]) -> list[object]:
-    return [
-        pytest.param(
-            item,
-            id=re.sub(r"\W+", "-", item.name),
-            marks=[pytest.mark.gpu] if item.backend != "cpu" else [],
-        )
-        for item in table
-    ]
+    counted = Counter(i.klass for i in table if isinstance(i, Attack) and i.always)
+    found = []
+    for item in table:
+        marks = _marks(item, counted[item.klass])
+        counted[item.klass] += item.backend == "cpu" and not getattr(item, "always", False)
+        found.append(pytest.param(item, id=re.sub(r"\W+", "-", item.name), marks=marks))
+    return found
 
 
 async def _verdict(verifier: Verifier, item: Attack | Honest, timed: bool) -> Verdict:
@@ -56,6 +67,7 @@ async def _verdict(verifier: Verifier, item: Attack | Honest, timed: bool) -> Ve
         timing_budget=0.3,
         scope=bool(getattr(item, "scope", None)),
         compile_baseline=False,
+        profile=False,
     )
     return await verifier.verify(
         Reference(item.reference, training=item.training),

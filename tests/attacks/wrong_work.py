@@ -155,7 +155,7 @@ ATTACKS: Table = (
     ),
     attack(
         "B1", "torch does it", candidate("ext.rectify(x)\nreturn torch.relu(x)"), "illegal",
-        "aten-operator",
+        "aten-operator", always=True,
     ),
     attack("B1", "in a thread", candidate(_IN_THREAD), "illegal", "aten-operator"),
     attack(
@@ -177,7 +177,7 @@ ATTACKS: Table = (
     ),
     attack(
         "B1", "recording switched off by code that is not seen", candidate(_UNSEEN_SWITCH),
-        "illegal", "patched-torch",
+        "illegal", "patched-torch", always=True,
     ),
     attack(
         "B1", "gate replaced", candidate("ext.copied(x); return torch.relu(x)", top=_BLIND_GATE),
@@ -227,7 +227,7 @@ ATTACKS: Table = (
             "return ext.product(x, self.w, BLAS[0])", init=_WEIGHT, top=_BLAS,
             source=_OPENS_BLAS, functions=["product"],
         ),
-        "illegal", "finds-code", ref=_PRODUCT, policy="libraries-allowed",
+        "illegal", "finds-code", ref=_PRODUCT, policy="libraries-allowed", always=True,
     ),
     attack(
         "B3", "BLAS opened in Python",
@@ -282,6 +282,6 @@ ATTACKS: Table = (
     attack("B6", "TF32", _product(_TF32), "wrong_result", "values", ref=_PRODUCT),
     attack(
         "B6", "half where values are small", _product(_HALF, "ext.product(x, self.w, 1e-3)"),
-        "illegal", "lower-precision", ref=_SMALL_PRODUCT,
+        "illegal", "lower-precision", ref=_SMALL_PRODUCT, always=True,
     ),
 )  # fmt: skip
