@@ -15,6 +15,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Any
 
+from musacoder_verifier import content_key
 from musacoder_verifier.limits import Limits
 from musacoder_verifier.ratio import RatioInterval, ratio_of_medians
 from musacoder_verifier.reference import Reference
@@ -71,13 +72,15 @@ async def measure(
     timeout: float,
     hold: Callable[[], AbstractAsyncContextManager[bool]],
     modes: Sequence[str],
+    versions: Mapping[str, str],
 ) -> Baseline:
     """Measure each mode in a child that may compile; never raises for what happens there.
 
     `hold` takes the device for a measurement; compiling does without it. Only a result is kept: a
-    mode that failed for lack of time is tried again another day.
+    mode that failed for lack of time is tried again another day. What torch and triton compile is
+    kept apart for each of `versions`.
     """
-    folder = cache_dir / "inductor"
+    folder = cache_dir / "torch-compile" / content_key.digest(sorted(versions.items()))[:16]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

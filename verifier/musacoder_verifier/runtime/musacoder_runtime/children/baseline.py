@@ -32,7 +32,7 @@ _MOST_CALLS = 256
 def main(channel: Channel, spec: dict[str, Any]) -> None:
     """`spec`: `reference`, `device`, `threads`, `modes`, `cache` (a folder), `samples`, `seed`,
     `tf32`."""
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = spec["cache"]
+    _keep_in(spec["cache"])
     # One process that compiles: a pool would outlive its use and idle beside the measurement.
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     precision.configure(spec["tf32"])
@@ -62,6 +62,27 @@ def main(channel: Channel, spec: dict[str, Any]) -> None:
             answer["failure"] = f"{described['type']}: {last}"
         channel.send(answer)
     channel.send({"done": True})
+
+
+# Whoever compiles keeps a cache, by default in the home folder. The home itself stays what it is:
+# the Reference may read there.
+_CACHES = {
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "PYTORCH_KERNEL_CACHE_PATH": "torch",
+    "TRITON_CACHE_DIR": "triton",
+    "TRITON_DUMP_DIR": "triton-dump",
+    "TRITON_OVERRIDE_DIR": "triton-override",
+    "TRITON_HOME": "home",
+    "CUDA_CACHE_PATH": "driver",
+}
+
+
+def _keep_in(folder: str) -> None:
+    """Everything that is compiled goes to `folder`, which this child may write."""
+    for variable, name in _CACHES.items():
+        place = os.path.join(folder, name)
+        os.makedirs(place, exist_ok=True)
+        os.environ[variable] = place
 
 
 def _check(eager: running.Runner, compiled: running.Runner) -> None:
