@@ -274,6 +274,71 @@ print(json.dumps([kind(n) for n in range(10)]))
     assert answers[9] == 9
 
 
+async def test_what_the_interpreter_raises_below_a_call_passes_through_it(
+    worker_info: WorkerInfo, compile_cache: Path
+):
+    """A dispatch mode runs in Python whatever an extension asks torch for."""
+    source = """
+    torch::Tensor make(int64_t n) { return torch::empty({n}); }
+    int swallow() {
+      try { torch::empty({1}); } catch (const c10::Error& error) {
+        return std::string(error.what()) == "no room" ? 1 : 2;
+      }
+      return 0;
+    }
+    int own() {
+      try { torch::empty({1}); } catch (const std::exception&) {}
+      TORCH_CHECK_INDEX(false, "mine");
+    }
+    """
+    names = ("make", "swallow", "own")
+    functions = tuple((name, name) for name in names)
+    request = BuildRequest("below", (SourceText("cpp", source),), functions)
+    outcome = await compiled(request, worker_info, compile_cache, lane="fast")
+    assert outcome.failure is None, outcome.failure
+    answers = await load_in_process(
+        outcome.artefacts[0],
+        """
+from torch.utils._python_dispatch import TorchDispatchMode
+class Odd(Exception):
+    pass
+class Raising(TorchDispatchMode):
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        raise self.error
+def kind(call, error):
+    try:
+        with Raising(error):
+            return call()
+    except BaseException as e:
+        return [type(e).__name__, str(e), e is error]
+def plain(n):
+    try:
+        m.make(n)
+    except Exception as e:
+        return [type(e).__name__, str(e)]
+print(json.dumps([
+    kind(lambda: m.make(1), torch.OutOfMemoryError("no room")),
+    kind(lambda: m.make(1), Odd("strange")),
+    kind(lambda: m.make(1), KeyboardInterrupt()),
+    kind(m.swallow, torch.OutOfMemoryError("no room")),
+    kind(m.own, torch.OutOfMemoryError("no room")),
+    plain(1 << 44),
+]))
+""",
+    )
+    assert answers[:5] == [
+        ["OutOfMemoryError", "no room", True],
+        ["Odd", "strange", True],
+        ["KeyboardInterrupt", "", True],
+        1,
+        ["IndexError", "mine", False],
+    ]
+    assert answers[5][0] == "RuntimeError" and "allocate" in answers[5][1]
+
+
 @pytest.mark.slow
 async def test_what_the_facade_lacks_takes_the_stock_lane(
     worker_info: WorkerInfo, compile_cache: Path

@@ -223,6 +223,9 @@ PyObject* out_of_memory_error() {
   return found;
 }
 
+// What the interpreter raised below the last failed call of this thread, owned.
+thread_local PyObject* pending_error = nullptr;
+
 PyObject* exception_of(int kind) {
   switch (kind) {
     case MC_INDEX_ERROR:
@@ -392,10 +395,46 @@ PyObject* wrap(mc_value&& value) {
   return object;
 }
 
+int translate_current_exception() {
+  try {
+    throw;
+  } catch (python_error& error) {
+    const PyGILState_STATE state = PyGILState_Ensure();
+    error.restore();
+    PyObject* type = nullptr;
+    PyObject* value = nullptr;
+    PyObject* trace = nullptr;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    if (trace != nullptr) {
+      PyException_SetTraceback(value, trace);
+    }
+    PyObject* text = value == nullptr ? nullptr : PyObject_Str(value);
+    const char* utf8 = text == nullptr ? nullptr : PyUnicode_AsUTF8(text);
+    PyErr_Clear();
+    const std::string message = utf8 == nullptr ? "an error of the interpreter" : utf8;
+    Py_XDECREF(text);
+    Py_XDECREF(type);
+    Py_XDECREF(trace);
+    std::swap(pending_error, value);
+    Py_XDECREF(value); // an earlier one that the candidate has caught
+    PyGILState_Release(state);
+    mc_set_error(MC_INTERPRETER_ERROR, message.data(), message.size());
+    return MC_INTERPRETER_ERROR;
+  } catch (...) {
+    return 0;
+  }
+}
+
 PyObject* raise_last_error() {
   const char* message = nullptr;
   size_t size = 0;
   const int kind = mc_last_error(&message, &size);
+  if (kind == MC_INTERPRETER_ERROR && pending_error != nullptr) {
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(pending_error)), pending_error);
+    Py_CLEAR(pending_error);
+    return nullptr;
+  }
   PyObject* text = PyUnicode_DecodeUTF8(message, static_cast<Py_ssize_t>(size), "replace");
   if (text != nullptr) {
     PyErr_SetObject(exception_of(kind), text);

@@ -59,6 +59,9 @@ PyObject* wrap_copy(const mc_value& value);
 // Raises what a call of the C ABI left behind; null.
 PyObject* raise_last_error();
 
+// An error of the interpreter that libtorch throws, put into the error slot; see mc_set_translator.
+int translate_current_exception();
+
 // Calls a function of an extension: a new reference, or null with a Python error set.
 PyObject* call(const mc_function& function, const mc_value* arguments);
 

@@ -35,9 +35,11 @@ inline int fail_with_current_exception() {
   } catch (const std::bad_alloc&) {
     return fail(MC_MEMORY_ERROR, "out of memory");
   } catch (const std::exception& e) {
-    return fail(MC_RUNTIME_ERROR, e.what());
+    const int kind = mc_translate();
+    return kind != 0 ? kind : fail(MC_RUNTIME_ERROR, e.what());
   } catch (...) {
-    return fail(MC_RUNTIME_ERROR, "unknown C++ exception");
+    const int kind = mc_translate();
+    return kind != 0 ? kind : fail(MC_RUNTIME_ERROR, "unknown C++ exception");
   }
 }
 

@@ -32,6 +32,8 @@ LastError& last_error() {
   return error;
 }
 
+int (*translator)(void) = nullptr;
+
 mc_value string_value(const std::string& text) {
   mc_value value{};
   value.tag = MC_STRING;
@@ -96,6 +98,10 @@ void mc_concatenate(const mc_value* parts, int count, mc_value* text) {
   }
   *text = string_value(stream.str());
 }
+
+void mc_set_translator(int (*translate)(void)) { translator = translate; }
+
+int mc_translate(void) { return translator == nullptr ? 0 : translator(); }
 
 void mc_set_error(int kind, const char* message, size_t size) {
   LastError& error = last_error();

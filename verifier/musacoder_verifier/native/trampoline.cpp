@@ -350,5 +350,6 @@ PyMODINIT_FUNC PyInit_musacoder_trampoline(void) {
   if (PyType_Ready(function_type()) < 0) {
     return nullptr;
   }
+  mc_set_translator(musacoder::translate_current_exception);
   return PyModule_Create(&definition);
 }

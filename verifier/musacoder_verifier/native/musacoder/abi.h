@@ -60,9 +60,15 @@ enum mc_error_kind {
   MC_NOT_IMPLEMENTED_ERROR = 5,
   MC_OVERFLOW_ERROR = 6,
   MC_MEMORY_ERROR = 7,
-  MC_OUT_OF_MEMORY_ERROR = 8 // torch.OutOfMemoryError
+  MC_OUT_OF_MEMORY_ERROR = 8, // torch.OutOfMemoryError
+  MC_INTERPRETER_ERROR = 9 // the exception that the interpreter itself raised
 };
 
+// Errors of an interpreter reach libtorch as C++ exceptions that only its own library can read.
+// `translate` is called while any exception is handled: it sets the error and returns its kind, or
+// returns 0 where the exception is none of its own.
+void mc_set_translator(int (*translate)(void));
+int mc_translate(void);
 void mc_set_error(int kind, const char* message, size_t size);
 int mc_last_error(const char** message, size_t* size); // the kind
 // Joins values as an ostream prints them; the result is owned by the caller.

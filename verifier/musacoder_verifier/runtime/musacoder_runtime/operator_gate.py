@@ -54,6 +54,7 @@ class _Shadow(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.names: set[str] = set()
+        self.raised: Optional[BaseException] = None  # by the last operator
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -62,7 +63,12 @@ class _Shadow(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
+        self.raised = None
+        try:
+            result = func(*args, **(kwargs or {}))
+        except BaseException as error:
+            self.raised = error
+            raise
         if isinstance(result, (torch.Tensor, tuple, list)):
             self.names.add(func._schema.name)
         return result
@@ -120,8 +126,13 @@ class OperatorGate:
             with mode if mode is not None else contextlib.nullcontext():
                 result = function()
             self._signbit(self._probe)
-        except BaseException:
+        except BaseException as error:
             self._disable()
+            raised = mode.raised if mode is not None else None
+            if raised is not None and type(error) is RuntimeError and error.args in ((), ("",)):
+                # Machine code that calls an operator under a mode sees what Python raised as a C++
+                # exception without a text, and pybind11 passes on that.
+                raise raised.with_traceback(error.__traceback__) from None
             raise
         finally:
             self._record(True)
