@@ -69,13 +69,12 @@ async def prepared(
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def verifier(
-    tmp_path_factory: pytest.TempPathFactory, compile_cache: Path
-) -> AsyncIterator[Verifier]:
+async def verifier(compile_cache: Path) -> AsyncIterator[Verifier]:
     settings = VerifierSettings(
         python=sys.executable,
         cache_dir=compile_cache,
-        lock_folder=tmp_path_factory.mktemp("locks"),
+        # One for all processes that run tests: what they measure is one machine.
+        lock_folder=compile_cache / "locks",
         stage_timeout=300.0,
         threads=2,
     )

@@ -27,6 +27,7 @@ def options(
     *,
     tolerance: float | None = None,
     trials: int = TRIALS,
+    device_inputs: bool = False,
     timing: bool = True,
     stage_timeout: float | None = None,
 ) -> VerifyOptions:
@@ -41,6 +42,7 @@ def options(
         compile_baseline=False,
         scope=False,
         trials=trials,
+        device_inputs=device_inputs,
         tolerance=tolerance,
     )
 

@@ -56,7 +56,10 @@ class VerifyOptions:
     costs tens of seconds once per Reference and may take `baseline_timeout`.
 
     Mode `kernelbench` reproduces KernelBench's trials (`stages.kernelbench`) with TF32 as torch
-    leaves it; `trials` and `tolerance` (None: by dtype, as KernelBench) belong to it alone."""
+    leaves it; `trials` and `tolerance` (None: by dtype, as KernelBench) belong to it alone, and so
+    does `device_inputs`: KernelBench makes inputs with the CPU's generator on one thread, which
+    takes longer than all else where they are large; with it get_inputs runs with the device as
+    torch's default one, which draws other values of the same distributions."""
 
     backend: str = "cpu"
     policy: str = "libraries-allowed"
@@ -72,6 +75,12 @@ class VerifyOptions:
     seed: int = 42
     trials: int = 5
     tolerance: float | None = None
+    device_inputs: bool = False
+
+    @property
+    def host_inputs(self) -> bool:
+        """Inputs are made by the CPU's generator, whatever the device."""
+        return self.mode == "kernelbench" and not self.device_inputs
 
     @property
     def tf32(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -30,7 +31,7 @@ from musacoder_verifier.stages import (
 )
 from musacoder_verifier.stages import compile as compiling
 from musacoder_verifier.stages import profile as profiling
-from musacoder_verifier.stages.side import Deadline, DeviceFull, InfraFault, StageStop
+from musacoder_verifier.stages.side import Deadline, DeviceFull, InfraFault, StageStop, Turns
 from musacoder_verifier.verdict import (
     CompileReport,
     Correctness,
@@ -54,6 +55,10 @@ _SCOPE_PROBES = (
     "bfloat16",
 )
 _SCOPE_SECONDS = 20.0
+# What others may hold of a device before a lack of memory there is theirs, and how long they get.
+_OTHERS_SHARE = 1 / 16
+_OTHERS_SECONDS = 30.0
+_LOOK_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +135,8 @@ class Verification:
         """Collect and compile, without a device; False where the Candidate fails there."""
         self.facts.versions.update(content_key.versions(self._worker.info, self._backend))
         self.facts.versions["tf32"] = self._options.tf32
+        if self._options.device_inputs:
+            self.facts.versions["inputs"] = "made on the device"
         async with self._slots.compiling():
             return await self._collect()
 
@@ -206,21 +213,42 @@ class Verification:
     async def _alone(self, full: DeviceFull) -> None:
         """Before anybody is blamed for taking too much memory: once more, with the device for this
         verification alone, and the sides one after the other."""
+        label = self._backend.label
         self.facts.correctness = self.facts.legality = self.facts.timing = None
         self.facts.not_checked[:] = ALWAYS_UNCHECKED
-        async with self._slots.alone(self._backend.label), self._device("correctness") as held:
+        turns = Turns()
+        async with self._slots.alone(label), self._device("correctness") as held:
             if not held:
                 raise InfraFault(
-                    f"{self._backend.label} had no memory left ({full.failure.message}) and was in "
-                    f"use for {self._timeout:g} s"
+                    f"{label} had no memory left ({full.failure.message}) and was in use for "
+                    f"{self._timeout:g} s"
                 )
+            taken = await self._others_leave()
             self._holds_device = True
             try:
-                await self._run_pair(take_turns=True)
+                await self._run_pair(turns)
+            except StageStop:
+                if not turns.full or taken <= _OTHERS_SHARE:
+                    raise
             finally:
                 self._holds_device = False
+        if turns.full and taken > _OTHERS_SHARE:
+            raise InfraFault(
+                f"{label} has too little memory for {self._path} while other processes hold "
+                f"{taken:.0%} of it; try again when they have ended"
+            )
 
-    async def _run_pair(self, *, take_turns: bool = False) -> None:
+    async def _others_leave(self) -> float:
+        """The share of the device's memory that others hold, once it is small or waiting for that
+        has taken too long: verifications of other windows end soon, others may not."""
+        ends = time.monotonic() + min(_OTHERS_SECONDS, self._timeout)
+        while (taken := self._backend.memory_in_use() or 0.0) > _OTHERS_SHARE:
+            if time.monotonic() > ends:
+                break
+            await asyncio.sleep(_LOOK_SECONDS)
+        return taken
+
+    async def _run_pair(self, turns: Turns | None = None) -> None:
         settings, options = self._settings, self._options
         pair_settings = pair.PairSettings(
             device=self._backend.runtime_device,
@@ -232,8 +260,7 @@ class Verification:
             memory_bytes=settings.memory_bytes,
             file_bytes=settings.output_file_bytes,
             tf32=options.tf32,
-            host_inputs=options.mode == "kernelbench",
-            take_turns=take_turns,
+            host_inputs=options.host_inputs,
         )
         async with AsyncExitStack() as stack:
             children = await stack.enter_async_context(
@@ -244,6 +271,7 @@ class Verification:
                     self._path,
                     self._artefacts,
                     pair_settings,
+                    turns,
                 )
             )
             outcome = await self._correctness(children)
@@ -426,6 +454,10 @@ class Verification:
                     seed=options.seed,
                     tf32=options.tf32,
                     modes=self._backend.compile_modes,
+                    versions={
+                        name: self.facts.versions.get(name, "")
+                        for name in ("torch", "python", "driver", "architecture")
+                    },
                     cache_dir=settings.cache_dir,
                     key=key,
                     timeout=options.baseline_timeout,

@@ -50,6 +50,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--device-slots", type=int, default=1, metavar="N",
         help="Candidates on one device at once (default: 1)")  # fmt: skip
     add("--stage-timeout", type=float, default=300.0, metavar="SECONDS")
+    add(
+        "--device-inputs",
+        action="store_true",
+        help="with --like kernelbench: get_inputs runs with the device as torch's default one, "
+        "instead of on the CPU's generator as KernelBench has it (seconds for large inputs)",
+    )
     add("--seconds", type=float, metavar="S", help="begin nothing new after so long; see --lines")
     add("--lines", type=Path, metavar="FILE",
         help="keep each result as a JSON line, and go on where FILE ends")  # fmt: skip
@@ -124,7 +130,10 @@ def _options(arguments: argparse.Namespace) -> VerifyOptions:
         return kernelbench.options(
             arguments.backend, tolerance=arguments.tolerance, trials=arguments.trials,
             timing=arguments.timing, stage_timeout=arguments.stage_timeout,
+            device_inputs=arguments.device_inputs,
         )  # fmt: skip
+    if arguments.device_inputs:
+        raise Unusable("--device-inputs belongs to --like kernelbench; give both.")
     if arguments.tolerance is not None:
         raise Unusable("--tolerance belongs to --like kernelbench; give both.")
     return VerifyOptions(

@@ -52,7 +52,8 @@ class Plan:
     def mode(self) -> str:
         """What kind of results these are, as part of their key."""
         options = self.options
-        return f"{options.mode} {options.policy} {options.tolerance} {options.trials}"
+        where = " device-inputs" if options.device_inputs else ""
+        return f"{options.mode} {options.policy} {options.tolerance} {options.trials}{where}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,5 +93,9 @@ class Backend(Protocol):
     def access(self) -> DeviceAccess:
         """What driving the device needs beyond a child's sandbox."""
 
+    def memory_in_use(self) -> float | None:
+        """The share of the device's memory that all processes together hold; None where it has
+        none of its own, or the driver does not say."""
+
     def watch(self, own: Sequence[int]) -> Watch:
         """Watch the device, now idle, from here on; `own` are the processes that measure."""

@@ -52,6 +52,9 @@ class CpuBackend:
     def access(self) -> DeviceAccess:
         return DeviceAccess()
 
+    def memory_in_use(self) -> float | None:
+        return None
+
     def watch(self, own: Sequence[int]) -> Unwatched:
         return Unwatched()
 

@@ -109,6 +109,14 @@ class CudaBackend:
         # other processes could ask for memory; it does not start where it cannot.
         return DeviceAccess((*files, "/proc/self/task"), local_server=True)
 
+    def memory_in_use(self) -> float | None:
+        if self.gpu is None:
+            return None
+        try:
+            return nvml.open_library().memory_in_use(self.gpu.uuid)
+        except NvmlError:
+            return None
+
     def watch(self, own: Sequence[int]) -> GpuWatch:
         try:
             library = nvml.open_library()

@@ -137,6 +137,13 @@ class Nvml:
             driver=driver,
         )
 
+    def memory_in_use(self, uuid: str) -> float | None:
+        """The share of the GPU's memory that is taken; None where it cannot be asked."""
+        handle, memory = self._handle(uuid), _Memory()
+        if handle is None or self._call("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(memory)):
+            return None
+        return memory.used / memory.total if memory.total else None
+
     def read(self, uuid: str) -> Readings | None:
         """How the GPU is doing; None where it cannot be asked."""
         handle = self._handle(uuid)

@@ -30,7 +30,6 @@ class PairSettings:
     file_bytes: int | None = None
     tf32: str = "off"  # see musacoder_runtime.precision
     host_inputs: bool = False  # inputs of the CPU's generator, whatever the device
-    take_turns: bool = False  # both sides do not fit on the device together
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +60,10 @@ async def start(
     path: str,
     artefacts: Sequence[Artefact],
     settings: PairSettings,
+    turns: Turns | None = None,
 ) -> AsyncIterator[Pair]:
-    """Start both children; they are idle until asked."""
+    """Start both children; they are idle until asked. `turns`: they do not fit on the device
+    together."""
     limits = Limits(
         seconds=settings.seconds,
         memory_bytes=settings.memory_bytes,
@@ -76,7 +77,7 @@ async def start(
         "seed": settings.seed,
         "tf32": settings.tf32,
         "host_inputs": settings.host_inputs,
-        "take_turns": settings.take_turns,
+        "take_turns": turns is not None,
     }
     spec = {**common, "reference": reference_spec(reference)}
     served: Mapping[str, Any] = {item.request_key: asdict(item) for item in artefacts}
@@ -96,13 +97,12 @@ async def start(
                 fds=fds,
             )
         )
-        turns = Turns() if settings.take_turns else None
         try:
             yield Pair(
                 ReferenceSide(judge, reference, turns),
                 CandidateSide(checked, path, turns),
                 settings.seed,
-                settings.take_turns,
+                turns is not None,
             )
         finally:
             worker.end_soon(judge)  # so that both end at the same time

@@ -66,6 +66,7 @@ class Turns:
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.holder: object | None = None
+        self.full = False  # the memory did not even last for one side alone
 
 
 class CandidateSide:
@@ -133,8 +134,10 @@ class CandidateSide:
                 _text(problem, "traceback"),
                 problem.get("line") if isinstance(problem, Mapping) else None,
             )
-            if _says_full(problem) and self._turns is None:
-                raise DeviceFull(stop.failure)
+            if _says_full(problem):
+                if self._turns is None:
+                    raise DeviceFull(stop.failure)
+                self._turns.full = True
             raise StageStop(stop.failure, lost=answer.get("last") is True)
         return answer
 
@@ -211,8 +214,10 @@ class ReferenceSide:
         problem = answer.get("failure")
         if problem is not None:
             failure = self._failure(problem["message"], problem["detail"], problem.get("line"))
-            if _says_full(problem) and self._turns is None:
-                raise DeviceFull(failure)
+            if _says_full(problem):
+                if self._turns is None:
+                    raise DeviceFull(failure)
+                self._turns.full = True
             raise StageStop(failure)
         return answer
 

@@ -9,7 +9,7 @@ the expected output on every trial is right by construction, and exempt.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Optional, Sequence
 
@@ -36,20 +36,19 @@ def imposters(
     inputs: Sequence[Any],
     previous: Optional[tuple[Any, Sequence[Any]]],
     without: Collection[str] = (),
-) -> dict[str, list[Any]]:
-    """Name -> leaves of a false output, but for those named in `without`. `previous` is the
-    expected output of another trial."""
+) -> Iterator[tuple[str, list[Any]]]:
+    """(name, leaves) of false outputs, but for those named in `without`; one at a time, since each
+    takes as much memory as the output. `previous` is the expected output of another trial."""
     leaves = expected[1]
     made = {"zeros": _zeros, "constant": _mean, "permuted": _permuted}
-    found = {
-        name: [make(leaf) for leaf in leaves] for name, make in made.items() if name not in without
-    }
+    for name, make in made.items():
+        if name not in without:
+            yield name, [make(leaf) for leaf in leaves]
     copied = [_copied(leaf, inputs) for leaf in leaves] if "input" not in without else [None]
     if all(leaf is not None for leaf in copied):
-        found["input"] = copied
+        yield "input", copied
     if previous is not None and "stale" not in without and _same_shapes(previous, expected):
-        found["stale"] = list(previous[1])
-    return found
+        yield "stale", list(previous[1])
 
 
 def probe(
@@ -64,10 +63,11 @@ def probe(
 ) -> list[ImposterResult]:
     """Judge every imposter on one trial, but for those that are `settled`."""
     results = []
-    false = imposters(expected, inputs, previous, settled)
     exact = list(golden) if golden is not None else [None] * len(expected[1])
-    errors = [judge.largest_error(e, g) for e, g in zip(expected[1], exact)] if false else []
-    for name, leaves in false.items():
+    errors: list[float] | None = None
+    for name, leaves in imposters(expected, inputs, previous, settled):
+        if errors is None:
+            errors = [judge.largest_error(e, g) for e, g in zip(expected[1], exact)]
         if any(
             judge.rejects(a, e, g, stress=not own, reference_error=error)
             for a, e, g, error in zip(leaves, expected[1], exact, errors)
@@ -155,6 +155,5 @@ def _same_shapes(first: tuple[Any, Sequence[Any]], second: tuple[Any, Sequence[A
 
 def _equal(actual: Any, expected: Any) -> bool:
     if isinstance(actual, torch.Tensor) and isinstance(expected, torch.Tensor):
-        same = (actual == expected) | (actual.isnan() & expected.isnan())
-        return bool(same.all())
+        return judge.identical(actual, expected, nan=True)
     return bool(actual == expected)

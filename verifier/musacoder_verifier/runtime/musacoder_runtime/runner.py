@@ -11,7 +11,6 @@ rewrites this process's memory is beyond any check in it.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from types import ModuleType
 from typing import Any, Callable, Optional
@@ -87,7 +86,7 @@ class Runner:
     def prepare(self, seed: int, calls: int) -> dict[str, Any]:
         """Fresh inputs, values and addresses, for one sample of `calls` calls; then cold caches."""
         first = self.inputs(seed, recipes.OWN)
-        size = sum(t.untyped_storage().nbytes() for t in tensor_tree.tensors(first))
+        size = size_of(first)
         distinct = max(1, min(calls, _SAMPLE_BYTES // max(size, 1)))
         # The last sample's memory is still held here, so these lie elsewhere.
         self._sets = [first, *recipes.varied(first, seed, distinct - 1)]
@@ -129,9 +128,7 @@ class Runner:
 
     def most_calls(self, seed: int) -> int:
         """How many calls of one sample can have inputs of their own."""
-        made = self.inputs(seed, recipes.OWN)
-        size = sum(t.untyped_storage().nbytes() for t in tensor_tree.tensors(made))
-        return max(1, _SAMPLE_BYTES // max(size, 1))
+        return max(1, _SAMPLE_BYTES // max(size_of(self.inputs(seed, recipes.OWN)), 1))
 
     def drop_timed_outputs(self) -> None:
         self._outputs = []
@@ -153,12 +150,26 @@ def make_inputs(
     are made there, if the user's code lets them, unless `host`."""
     made = None
     if not host:
-        # Code that wants an array of numpy, say, cannot have its tensors elsewhere.
-        with contextlib.suppress(Exception), device.making():
-            made = reference_module.inputs(module, seed, distribution)
+        try:
+            with device.making():
+                made = reference_module.inputs(module, seed, distribution)
+        except Exception as error:
+            # Code that wants an array of numpy, say, cannot have its tensors elsewhere. Where only
+            # memory is missing the other side may have enough of it, and would have other values.
+            if device.out_of_memory(error):
+                raise
     if made is None:
-        made = reference_module.inputs(module, seed, distribution)
+        device.parallel(host)
+        try:
+            made = reference_module.inputs(module, seed, distribution)
+        finally:
+            device.parallel(False)
     return recipes.to_device(made, device.torch_device)
+
+
+def size_of(tree: Any) -> int:
+    """Bytes of the memory behind all tensors of `tree`."""
+    return sum(t.untyped_storage().nbytes() for t in tensor_tree.tensors(tree))
 
 
 def timing_operation(runner: Runner, message: dict[str, Any]) -> Optional[dict[str, Any]]:

@@ -11,8 +11,9 @@ import ctypes
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Mapping
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 import torch
 
@@ -21,8 +22,10 @@ from musacoder_runtime import fingerprint
 Tree = Any
 _CHUNK = 1 << 28
 # Between a device and a memory file values go through this much memory that the device can reach by
-# itself: the system would first have to find gigabytes of new pages.
-_STAGING_BYTES = 1 << 26
+# itself: the system would first have to find gigabytes of new pages. Each of a few threads has such
+# a piece, since finding the file's pages takes one of them longer than the device's bus does.
+_STAGING_BYTES = 1 << 24
+_COPYING = 4
 # Below, launching the kernels of a fingerprint takes longer than copying and hashing.
 _FINGERPRINT_BYTES = 1 << 20
 _ALIGN = 64
@@ -97,22 +100,48 @@ digests = _Digests()
 
 
 class _Staging:
-    """One block of memory for copies between a device and a file, made at the first need."""
+    """Memory for copies between a device and a file, made at the first need and kept."""
 
     def __init__(self) -> None:
-        self._memory: Optional[torch.Tensor] = None
+        self._pieces: List[torch.Tensor] = []
 
-    def memory(self) -> torch.Tensor:
-        if self._memory is None:
+    def pieces(self, count: int) -> List[torch.Tensor]:
+        while len(self._pieces) < count:
             room = torch.empty(_STAGING_BYTES, dtype=torch.uint8)
             try:
-                self._memory = room.pin_memory()
+                self._pieces.append(room.pin_memory())
             except RuntimeError:  # a driver that may not lock memory copies more slowly
-                self._memory = room
-        return self._memory
+                self._pieces.append(room)
+        return self._pieces[:count]
 
 
 _staging = _Staging()
+
+
+def _staged(size: int, copy: Callable[[int, int, torch.Tensor], None]) -> None:
+    """`copy(start, end, staging)` for all pieces of `size` bytes, a few at a time. Raises what the
+    first of them raised."""
+    starts = range(0, size, _STAGING_BYTES)
+    pieces = _staging.pieces(max(1, min(_COPYING, len(starts))))
+    failed: List[BaseException] = []
+
+    def work(first: int) -> None:
+        try:
+            for start in starts[first :: len(pieces)]:
+                if failed:
+                    return
+                copy(start, min(start + _STAGING_BYTES, size), pieces[first])
+        except BaseException as error:
+            failed.append(error)
+
+    others = [threading.Thread(target=work, args=(first,)) for first in range(1, len(pieces))]
+    for thread in others:
+        thread.start()
+    work(0)
+    for thread in others:
+        thread.join()
+    if failed:
+        raise failed[0]
 
 
 def byte_view(tensor: torch.Tensor) -> memoryview:
@@ -270,11 +299,12 @@ def _write_tensor(fd: int, tensor: torch.Tensor, offset: int) -> None:
         _write_all(fd, byte_view(host), offset)
         return
     flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
-    staging = _staging.memory()
-    for start in range(0, flat.numel(), _STAGING_BYTES):
-        part = flat[start : start + _STAGING_BYTES]
-        staging[: part.numel()].copy_(part)
-        _write_all(fd, byte_view(staging)[: part.numel()], offset + start)
+
+    def copy(start: int, end: int, staging: torch.Tensor) -> None:
+        staging[: end - start].copy_(flat[start:end])
+        _write_all(fd, byte_view(staging)[: end - start], offset + start)
+
+    _staged(flat.numel(), copy)
 
 
 def _read_tensor(fd: int, tensor: torch.Tensor, offset: int) -> None:
@@ -282,11 +312,12 @@ def _read_tensor(fd: int, tensor: torch.Tensor, offset: int) -> None:
         _read_all(fd, byte_view(tensor), offset)
         return
     flat = tensor.reshape(-1).view(torch.uint8)
-    staging = _staging.memory()
-    for start in range(0, flat.numel(), _STAGING_BYTES):
-        part = flat[start : start + _STAGING_BYTES]
-        _read_all(fd, byte_view(staging)[: part.numel()], offset + start)
-        part.copy_(staging[: part.numel()])
+
+    def copy(start: int, end: int, staging: torch.Tensor) -> None:
+        _read_all(fd, byte_view(staging)[: end - start], offset + start)
+        flat[start:end].copy_(staging[: end - start])
+
+    _staged(flat.numel(), copy)
 
 
 def _write_all(fd: int, view: memoryview, offset: int) -> None:

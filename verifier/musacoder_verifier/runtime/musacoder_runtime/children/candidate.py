@@ -61,6 +61,7 @@ class CheckedCandidate:
         "_outputs_fd",
         "_runner",
         "_snapshot",
+        "_sparing",
         "_spec",
         "_state_fd",
         "_watched",
@@ -77,6 +78,7 @@ class CheckedCandidate:
         self._audit = audit_watch.AuditWatch()
         self._snapshot: Any = None
         self._runner: Any = None
+        self._sparing = False  # tensors so large that none may wait in the device's memory
         self._held: list[Any] = []  # inputs of the last trial: refilled, or kept at their address
         self._last: Optional[tuple[Any, list[str]]] = None  # its output and digests
         self._watched = False  # whether that output must stay as it is
@@ -98,12 +100,22 @@ class CheckedCandidate:
     def _guarded(
         self, operation: Callable[[dict[str, Any]], dict[str, Any]]
     ) -> Callable[[dict[str, Any]], dict[str, Any]]:
+        timed = operation == self._time  # finds its memory as the last sample left it
+
         def call(message: dict[str, Any]) -> dict[str, Any]:
             try:
-                return operation(message)
+                answer = operation(message)
+                if not timed:
+                    self._device.tidy()
+                return answer
             except BaseException as error:
                 failure = self._explain(error)
-                return {"failure": failure, "last": self._device.lost()}
+                # Its frames hold what took the memory.
+                error.__traceback__ = None
+            lost = self._device.lost()
+            if not lost:
+                self._device.tidy()
+            return {"failure": failure, "last": lost}
 
         return call
 
@@ -128,7 +140,10 @@ class CheckedCandidate:
             module, self._device, spec["seed"], recipes.OWN, spec["host_inputs"]
         )
         digest = recipes.digest(inputs)
+        self._sparing = self._device.crowded(2 * running.size_of(inputs))
         del inputs
+        # The profiler's first start takes as long as a trial; the Reference is being built now.
+        self._gate.run(lambda: None)
         recorder.install(self._serve)
         # What this imports may replace functions of torch, so it comes before the snapshot.
         poison = self._try_poison()
@@ -185,6 +200,9 @@ class CheckedCandidate:
 
     def trial(self, message: dict[str, Any]) -> dict[str, Any]:
         """One watched run on the inputs of a recipe, in poisoned memory."""
+        if self._sparing and not message["reuse"]:
+            self._held = []
+            self._device.release()
         made = self._runner.inputs(message["seed"], message["distribution"])
         previous = self._held
         inputs = recipes.refill(previous, made) if message["reuse"] and previous else made
@@ -247,8 +265,11 @@ class CheckedCandidate:
 
     def again(self, message: dict[str, Any]) -> dict[str, Any]:
         """The same run once more, unpoisoned and unwatched; written only where bits differ."""
+        if self._sparing:
+            self._held = []
         made = self._runner.inputs(message["seed"], message["distribution"])
         output = self._runner.forward(made, message["seed"])
+        del made
         same = self._last is not None and recipes.leaf_digests(_plain(output)) == self._last[1]
         outputs = None if same else tensor_tree.write(output, self._outputs_fd)
         return {"same": same, "outputs": outputs}

@@ -8,6 +8,7 @@ Messages have an `op` (a method of `Judge`); an exception of the user's code is 
 from __future__ import annotations
 
 import copy
+import time
 from typing import Any, Callable, Optional
 
 import torch
@@ -27,15 +28,15 @@ from musacoder_runtime import (
 from musacoder_runtime import runner as running
 from musacoder_runtime.channel import Channel
 from musacoder_runtime.children import probe
+from musacoder_runtime.expected import Flat, Trial, useful, varies
 from musacoder_runtime.judge import Comparison
 
-Flat = tuple[Any, list[Any]]
-# More than this share of an output not finite: these inputs say nothing about a kernel.
-_USELESS = 0.5
 # A float64 run is slow. Calls come in random order, so that these few stand for the others.
 _EXCUSED = 4
 # Outputs above this are compared with all threads.
 _MANY_BYTES = 32 << 20
+# Making the inputs once takes so many seconds at least where it is not done twice to compare.
+_SLOW_INPUTS = 1.0
 
 
 def main(channel: Channel, spec: dict[str, Any]) -> None:
@@ -56,10 +57,12 @@ class Judge:
         self._place = "cpu" if spec["take_turns"] else self._device.torch_device
         self._runner: Any = None
         self._trial: Any = None  # the one that is judged
-        self._made: dict[Any, _Trial] = {}  # those that will be, by index
+        self._made: dict[Any, Trial] = {}  # those that will be, by index
         self._previous: Optional[Flat] = None
         self._seen: dict[str, int] = {}  # digest of a Candidate's output -> trial
         self._imposters: list[oracle.ImposterResult] = []
+        # Tensors so large that none may wait in the device's memory.
+        self._sparing: bool = spec["take_turns"]
 
     def operations(self) -> dict[str, Callable[[dict[str, Any]], dict[str, Any]]]:
         names = ("prepare", "go", "calibrate", "bandwidth", "ceilings")
@@ -82,13 +85,24 @@ class Judge:
     ) -> Callable[[dict[str, Any]], dict[str, Any]]:
         def call(message: dict[str, Any]) -> dict[str, Any]:
             try:
-                return operation(message)
+                answer = operation(message)
+                if operation != self._time:  # which finds its memory as the last sample left it
+                    self._device.tidy()
+                return answer
             except BaseException as error:
                 failure = probe.explain(error, self._stage if stage == "setup" else "forward")
                 failure["device_full"] = self._device.out_of_memory(error)
-                return {"failure": failure, "last": self._device.lost()}
+                # Its frames hold what took the memory.
+                error.__traceback__ = None
+            return self._failed(failure)
 
         return call
+
+    def _failed(self, failure: dict[str, Any]) -> dict[str, Any]:
+        lost = self._device.lost()
+        if not lost:
+            self._device.release()
+        return {"failure": failure, "last": lost}
 
     def _threaded(
         self, operation: Callable[[dict[str, Any]], dict[str, Any]]
@@ -96,9 +110,18 @@ class Judge:
         def call(message: dict[str, Any]) -> dict[str, Any]:
             self._device.parallel(message["outputs"]["end"] > _MANY_BYTES)
             try:
-                return operation(message)
+                answer = operation(message)
+                self._device.tidy()
+                return answer
+            except Exception as error:
+                if not self._device.out_of_memory(error):
+                    raise
+                failure = probe.explain(error, "forward")
+                failure["device_full"] = True
+                error.__traceback__ = None
             finally:
                 self._device.parallel(False)
+            return self._failed(failure)
 
         return call
 
@@ -116,9 +139,15 @@ class Judge:
         )
         self._stage = "inputs"
         seed = message["seed"]
+        started = time.monotonic()
         inputs = self._runner.inputs(seed, recipes.OWN)
         digest = recipes.digest(inputs)
-        if recipes.digest(self._runner.inputs(seed, recipes.OWN)) != digest:
+        # Where making them takes long, the Candidate's process alone makes them a second time.
+        spent = time.monotonic() - started
+        if (
+            spent < _SLOW_INPUTS
+            and recipes.digest(self._runner.inputs(seed, recipes.OWN)) != digest
+        ):
             raise reference_module.ReferenceFault(
                 "get_inputs returns other values each time although the generators are seeded"
             )
@@ -133,11 +162,13 @@ class Judge:
                 raise reference_module.ReferenceFault(
                     f"Model.forward returns a {entry['type']}, which cannot be compared"
                 )
+        sizes = _bytes(tensor_tree.tensors(inputs)), _bytes(leaves)
+        self._sparing = self._sparing or self._device.crowded(sum(sizes))
         return {
             "digest": digest,
             "inputs": described,
-            "input_bytes": _bytes(tensor_tree.tensors(inputs)),
-            "output_bytes": _bytes(leaves),
+            "input_bytes": sizes[0],
+            "output_bytes": sizes[1],
             "versions": reference_module.versions(),
             "parameters": bool(tensor_state.tensors(model)),
         }
@@ -175,24 +206,33 @@ class Judge:
         it is the Workload's own."""
         seed, distribution = message["seed"], message["distribution"]
         own = distribution == recipes.OWN
+        if self._sparing:
+            self._trial = None
+            self._made.clear()
+            self._device.release()
         inputs = self._runner.inputs(seed, distribution)
         before = recipes.leaf_digests(inputs)
         digest = recipes.combined(before)
-        used = recipes.clone(inputs)
+        # They are made once more where they are needed.
+        used = inputs if self._sparing else recipes.clone(inputs)
         try:
             output = self._runner.forward(used, seed)
         except Exception as error:
-            if own:
+            if own or (self._device.out_of_memory(error) and not self._spec["take_turns"]):
                 raise
             return {"skip": f"the Reference refuses it: {type(error).__name__}"}
         mutated = running.changed(before, used)
         effects = tensor_tree.effects(used, mutated, self._runner.buffers())
         aliases = running.aliases(output, used)
+        kept = {name: self._kept(value) for name, value in effects.items()}
+        if self._sparing:
+            inputs = []
+        del used, effects
         expected = self._kept(output)
-        if not own and not _useful(expected):
+        if not own and not useful(expected):
             return {"skip": "the Reference's own outputs are mostly not finite"}
-        trial = _Trial(message["index"], own, seed, distribution, inputs, expected)
-        trial.effects = {name: self._kept(value) for name, value in effects.items()}
+        trial = Trial(message["index"], own, seed, distribution, inputs, expected)
+        trial.effects = kept
         self._keep(message, trial)
         return {"digest": digest, "mutated": mutated, "aliases": aliases}
 
@@ -246,7 +286,7 @@ class Judge:
             self._imposters += oracle.probe(
                 trial.expected,
                 trial.golden,
-                tensor_tree.flatten(trial.inputs)[1],
+                tensor_tree.flatten(self._inputs_of(trial))[1],
                 self._previous,
                 own=trial.own,
                 compare_integers=integers,
@@ -254,6 +294,8 @@ class Judge:
             )
             self._previous = trial.expected
             answer["same_as_trial"] = self._earlier(actual, comparison.passes)
+        if self._sparing:
+            trial.golden = None
         return answer
 
     def trial_seeds(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -263,6 +305,8 @@ class Judge:
         """KernelBench's comparison with the current trial, at each of `tolerances`. `by_dtype` has
         the tolerances that KernelBench gives to the dtypes of the expected outputs."""
         expected = self._take(message).expected
+        if self._sparing:
+            self._trial = None
         tensors = [leaf for leaf in expected[1] if isinstance(leaf, torch.Tensor)]
         by_dtype = {
             str(leaf.dtype)[len("torch.") :]: judge.tolerance_of(leaf.dtype) for leaf in tensors
@@ -281,7 +325,7 @@ class Judge:
         digest = recipes.digest(actual[1])
         if not right:
             return self._seen.get(digest)
-        if any(_varies(leaf) for leaf in actual[1]):
+        if any(varies(leaf) for leaf in actual[1]):
             self._seen.setdefault(digest, self._trial.index)
         return None
 
@@ -299,7 +343,7 @@ class Judge:
             expected = self._run(inputs, message["seed"])
         except Exception as error:
             return {"skip": f"the Reference refuses it: {type(error).__name__}"}
-        trial = _Trial(-1, True, message["seed"], recipes.OWN, inputs, expected)
+        trial = Trial(-1, True, message["seed"], recipes.OWN, inputs, expected)
         self._keep(message, trial)
         return {}
 
@@ -309,18 +353,25 @@ class Judge:
             try:
                 self._runner.reset_buffers()
                 model = copy.deepcopy(self._runner.model).double()
-                # While the sides take turns, they wait in the host's memory.
-                given = recipes.to_device(trial.inputs, self._device.torch_device)
-                inputs = [_double(value) for value in recipes.clone(given)]
+                inputs = [_double(value) for value in recipes.clone(self._inputs_of(trial))]
                 with torch.no_grad():
                     recipes.seed_everything(trial.seed)
                     flat = self._kept(model(*inputs))
-            except Exception:  # whatever user code says to float64, it is not the kernel's fault
-                return None
+            except Exception as error:
+                if self._device.out_of_memory(error) and not self._spec["take_turns"]:
+                    raise
+                return None  # whatever user code says to float64, it is not the kernel's fault
             if flat[0] == trial.expected[0]:
                 trial.golden = flat[1]
         golden: Optional[list[Any]] = trial.golden
         return golden
+
+    def _inputs_of(self, trial: Any) -> list[Any]:
+        """The inputs of a trial, on the device."""
+        if trial.inputs:
+            return recipes.to_device(trial.inputs, self._device.torch_device)
+        made: list[Any] = self._runner.inputs(trial.seed, trial.distribution)
+        return made
 
     def state(self, message: dict[str, Any]) -> dict[str, Any]:
         """The parameters, changed by `seed` unless it is None, in the memory file."""
@@ -378,7 +429,7 @@ class Judge:
             if comparison.check == "values":
                 # Over tolerance, but perhaps no further from the truth than the Reference itself.
                 inputs = self._runner.timed_inputs(seed, call)
-                trial = _Trial(-1, True, seed, recipes.OWN, inputs, theirs)
+                trial = Trial(-1, True, seed, recipes.OWN, inputs, theirs)
                 comparison = judge.compare_trees(ours, theirs, self._golden(trial))
                 excused += 1
             if not comparison.passes:
@@ -386,20 +437,6 @@ class Judge:
             if excused == _EXCUSED:
                 break
         return Comparison()
-
-
-class _Trial:
-    def __init__(
-        self, index: int, own: bool, seed: int, distribution: str, inputs: list[Any], expected: Flat
-    ) -> None:
-        self.index = index
-        self.own = own
-        self.seed = seed
-        self.distribution = distribution
-        self.inputs = inputs
-        self.expected = expected
-        self.golden: Optional[list[Any]] = None
-        self.effects: dict[str, Flat] = {}  # changed inputs and buffers, by name
 
 
 def _double(value: Any) -> Any:
@@ -411,20 +448,5 @@ def _double(value: Any) -> Any:
     return tensor_tree.rebuild(value, cast)
 
 
-def _varies(leaf: Any) -> bool:
-    if not isinstance(leaf, torch.Tensor) or leaf.numel() < 2:
-        return False
-    flat = leaf.reshape(-1)
-    return bool((flat != flat[0]).any())
-
-
 def _bytes(leaves: list[Any]) -> int:
     return sum(t.numel() * t.element_size() for t in leaves if isinstance(t, torch.Tensor))
-
-
-def _useful(expected: Flat) -> bool:
-    return all(
-        float((~leaf.isfinite()).float().mean()) <= _USELESS
-        for leaf in expected[1]
-        if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.numel()
-    )

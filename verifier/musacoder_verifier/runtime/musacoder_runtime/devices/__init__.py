@@ -54,6 +54,13 @@ class Device(Protocol):
     def release(self) -> None:
         """Give back memory that is held but not used."""
 
+    def tidy(self) -> None:
+        """`release` where so much is held that the other side's process may lack it."""
+
+    def crowded(self, size: int) -> bool:
+        """Do tensors of `size` bytes take so large a share of the device's memory that nothing may
+        be kept there that is not needed at once?"""
+
     def measure(self, call: Callable[[int], None], calls: int, hold_ns: float) -> Times:
         """Time `call(0)`, `call(1)`, ... after `flush`. A device that works through a queue is held
         up for `hold_ns` before each call, so that it never waits for the host."""

@@ -112,6 +112,12 @@ class Cpu:
         if trim is not None:
             trim(0)
 
+    def tidy(self) -> None:
+        """The system pages the host's memory for both sides."""
+
+    def crowded(self, size: int) -> bool:
+        return False
+
     def measure(self, call: Callable[[int], None], calls: int, hold_ns: float) -> Times:
         return self.span(call, calls)
 

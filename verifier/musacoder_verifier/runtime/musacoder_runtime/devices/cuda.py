@@ -38,6 +38,8 @@ _PATTERNS = (0xFF, 0x7F)
 _SMALL_REQUEST, _SMALL_SEGMENTS = 1 << 20, 16
 _LEAST_POISON = 256 << 20
 _POISON_SHARE = 0.25  # of the memory that is free, at most
+# A side holds its inputs and outputs a few times over, and there are two sides.
+_CROWDED_SHARE = 1 / 16
 _FASTEST_NS = 100.0  # no kernel is faster; what the events' own time leaves may be
 _CALIBRATING_CYCLES = 200_000
 _COPY_BYTES = 1 << 30
@@ -176,6 +178,13 @@ class Cuda:
     def release(self) -> None:
         self._flush_buffer = None
         torch.cuda.empty_cache()
+
+    def tidy(self) -> None:
+        if self.crowded(torch.cuda.memory_reserved() - torch.cuda.memory_allocated()):
+            self.release()
+
+    def crowded(self, size: int) -> bool:
+        return size > _CROWDED_SHARE * torch.cuda.mem_get_info()[1]
 
     def warm_memory(self) -> None:
         """torch's allocator keeps what a call freed; the first call of a shape, which asks the
