@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 
 import evaluator
 import honest
@@ -44,9 +45,9 @@ def _marks(item: Attack | Honest, before: int) -> list[pytest.MarkDecorator]:
     return [pytest.mark.attack_variant] if variant else []
 
 
-def _parameters(table: tuple[Attack, ...] | tuple[Honest, ...]) -> list[object]:
+def _parameters(table: Sequence[Attack | Honest]) -> list[object]:
     counted = Counter(i.klass for i in table if isinstance(i, Attack) and i.always)
-    found = []
+    found: list[object] = []
     for item in table:
         marks = _marks(item, counted[item.klass])
         counted[item.klass] += item.backend == "cpu" and not getattr(item, "always", False)
@@ -106,5 +107,6 @@ async def test_an_honest_kernel_passes(item: Honest, verifier: Verifier) -> None
 def test_every_class_of_the_catalogue_has_an_attack() -> None:
     counted = Counter(item.klass for item in ATTACKS)
     assert not [klass for klass in CLASSES if not counted[klass]], counted
-    names = [item.name for item in (*ATTACKS, *HONEST)]
-    assert len(set(zip(names, [i.backend for i in (*ATTACKS, *HONEST)], strict=True))) == len(names)
+    everything: list[Attack | Honest] = [*ATTACKS, *HONEST]
+    names = [(item.name, item.backend) for item in everything]
+    assert len(set(names)) == len(names)
