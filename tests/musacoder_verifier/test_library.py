@@ -13,7 +13,7 @@ import torch
 from hand_candidates import HONEST, candidate, reference
 from musacoder_verifier import Candidate, Reference, Verifier, VerifyOptions, library
 from musacoder_verifier.slots import Slots
-from musacoder_verifier.verifier import StageEvent
+from musacoder_verifier.verifier import StageEvent, VerifierSettings
 from musacoder_verifier.workload import InputSpec, Workload, get_inputs_source, parse
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "library.md"
@@ -148,3 +148,11 @@ def test_ranges_and_strides_of_a_workload_are_kept() -> None:
     x, i = scope["get_inputs"]()  # type: ignore[operator]
     assert x.stride() == (1, 64) and -2.0 <= float(x.min()) < -1.0 < 2.0 < float(x.max()) <= 3.0
     assert i.dtype == torch.int64 and set(i.tolist()) == {5, 6, 7}
+
+
+def test_a_cache_named_from_here_is_the_same_from_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = VerifierSettings(cache_dir=Path("cache"))
+    assert settings.cache_dir == tmp_path / "cache"

@@ -41,6 +41,10 @@ class VerifierSettings:
     compile_slots: int | None = None
     device_slots: int | None = None
 
+    def __post_init__(self) -> None:
+        # Children stand in other folders, and load what lies here by its path.
+        object.__setattr__(self, "cache_dir", Path(self.cache_dir).absolute())
+
     @property
     def thread_count(self) -> int:
         return self.threads if self.threads is not None else usable_cores()
