@@ -21,6 +21,8 @@ _ACTIVITIES = {"cuda": "CUDA", "musa": "PrivateUse1"}
 # About 10 ms at 2 GHz: longer than it takes to give a device all the work of a call.
 _BUSY_CYCLES = 20_000_000
 _GUARD = "spin_kernel"  # what `torch.cuda._sleep` runs
+# Taken before a Candidate's code runs; a torch without CUDA lacks it.
+_sleep: Any = getattr(torch._C, "_cuda_sleep", None)
 # Both ends of a kernel are read off one clock, to less than this, in nanoseconds.
 _CLOCK_ERROR = 2_000
 
@@ -49,12 +51,12 @@ def kernels(function: Callable[[], Any], torch_device: str) -> tuple[list[list[A
         _profiler.ProfilerState.KINETO, False, False, False, False, False,
         _profiler._ExperimentalConfig(),
     )  # fmt: skip
-    activities = {_profiler.ProfilerActivity.CPU, activity(torch_device)}
+    activities: set[Any] = {_profiler.ProfilerActivity.CPU, activity(torch_device)}
     module.synchronize()
     _autograd._prepare_profiler(config, activities)
     _autograd._enable_profiler(config, activities)
     try:
-        keep_busy = getattr(module, "_sleep", None)
+        keep_busy = _sleep if module is torch.cuda else getattr(module, "_sleep", None)
         if keep_busy is not None:
             keep_busy(_BUSY_CYCLES)
         function()
