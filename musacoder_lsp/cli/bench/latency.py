@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from musacoder_verifier import tools
 
 from musacoder_lsp.cli import options
 from musacoder_lsp.cli.bench.synthetic_source import synthetic_source
@@ -42,6 +43,7 @@ BUDGETS: dict[str, tuple[tuple[float, float], ...]] = {
 MEMORY_MB = (80.0, 120.0, 250.0)
 # Milliseconds between two actions of the scripted editor.
 _PACE = 0.01
+_COMPILE_SECONDS = 120.0
 _YARDSTICK = "empty command"
 # Milliseconds of an empty command above which something else has the processors.
 _BUSY_MS = 1.0
@@ -119,7 +121,7 @@ async def _measure_all(sizes: Sequence[int], samples: int, compiler: str) -> lis
 
 @contextlib.asynccontextmanager
 async def _compiling(compiler: str, folder: Path) -> AsyncIterator[None]:
-    """A real compile runs all the time, at normal priority."""
+    """A real compile runs all the time, started as the server starts its own."""
     source = folder / "load.cpp"
     source.write_text(
         "#include <regex>\n#include <map>\n#include <string>\n#include <algorithm>\n"
@@ -127,27 +129,11 @@ async def _compiling(compiler: str, folder: Path) -> AsyncIterator[None]:
         ' return std::regex_match(std::string("aab"), m["a"]); }\n'
     )
 
+    command = [compiler, "-O2", "-c", str(source), "-o", str(folder / "load.o")]
+
     async def repeat() -> None:
         while True:
-            process = await asyncio.create_subprocess_exec(
-                compiler,
-                "-O2",
-                "-c",
-                str(source),
-                "-o",
-                str(folder / "load.o"),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.DEVNULL,
-                start_new_session=True,
-            )
-            try:
-                await process.wait()
-            except asyncio.CancelledError:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, 9)
-                await process.wait()
-                raise
+            await tools.run(command, cwd=folder, timeout=_COMPILE_SECONDS)
 
     task = asyncio.create_task(repeat())
     try:
