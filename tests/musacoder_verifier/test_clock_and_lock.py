@@ -9,7 +9,7 @@ import pytest
 from musacoder_verifier import measurement_lock
 from musacoder_verifier.backends import registry
 from musacoder_verifier.ratio import RatioInterval
-from musacoder_verifier.stages.correctness import Evidence
+from musacoder_verifier.stages.evidence import Evidence
 from musacoder_verifier.stages.figures import (
     Baseline,
     Samples,

@@ -12,7 +12,8 @@ from musacoder_verifier.build_request import Artefact, BuildRequest, SourceText
 from musacoder_verifier.lanes.opcodes import narrow
 from musacoder_verifier.profile.kernel_profile import ProfiledKernel
 from musacoder_verifier.stages import native_code
-from musacoder_verifier.stages.correctness import DeviceWork, Evidence
+from musacoder_verifier.stages.device_work import DeviceWork
+from musacoder_verifier.stages.evidence import Evidence
 from musacoder_verifier.stages.legality import device_findings, judge, kernel_kind
 from musacoder_verifier.stages.native_code import NativeCode, Place
 from musacoder_verifier.verdict import Correctness

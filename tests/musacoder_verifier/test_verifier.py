@@ -115,6 +115,7 @@ async def test_torch_compile_is_measured_once(verifier: Verifier) -> None:
         "cache_dir": cache,
         "key": key,
         "tf32": "off",
+        "versions": {"torch": "of the tests"},
     }
     found = await baseline.measure(
         await verifier.worker(), Reference(RELU), timeout=300.0, hold=hold, modes=["default"],

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from musacoder_verifier import content_key, measurement_lock, probe
 from musacoder_verifier.backends.base import Backend
 from musacoder_verifier.build_request import Artefact, BuildRequest
 from musacoder_verifier.candidate import Candidate
+from musacoder_verifier.facts import ALWAYS_UNCHECKED, Facts, OnStage, StageEvent
 from musacoder_verifier.policy import legal, may_show_speedup, status
-from musacoder_verifier.profile.kernel_profile import KernelProfile, ProfiledKernel
+from musacoder_verifier.profile.kernel_profile import ProfiledKernel
 from musacoder_verifier.reference import Reference
 from musacoder_verifier.settings import VerifierSettings, VerifyOptions
 from musacoder_verifier.slots import Slots
@@ -22,11 +23,13 @@ from musacoder_verifier.stages import baseline as baselines
 from musacoder_verifier.stages import (
     collect,
     correctness,
+    device_work,
     figures,
     kernelbench,
     legality,
     native_code,
     pair,
+    scope,
     timing,
 )
 from musacoder_verifier.stages import compile as compiling
@@ -34,18 +37,12 @@ from musacoder_verifier.stages import profile as profiling
 from musacoder_verifier.stages.side import Deadline, DeviceFull, InfraFault, StageStop, Turns
 from musacoder_verifier.verdict import (
     CompileReport,
-    Correctness,
-    Failure,
     Finding,
-    Legality,
     StageName,
     StageReport,
-    Timing,
 )
 from musacoder_verifier.worker import Worker, WorkerError
 
-# What no stage of this version looks at; a Verdict says so instead of keeping silent.
-ALWAYS_UNCHECKED = ("backward pass", "several devices", "other devices")
 _SCOPE_PROBES = (
     "leading dimension 1",
     "leading dimension + 1",
@@ -59,37 +56,6 @@ _SCOPE_SECONDS = 20.0
 _OTHERS_SHARE = 1 / 16
 _OTHERS_SECONDS = 30.0
 _LOOK_SECONDS = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class StageEvent:
-    """`state`: `started`, `ended`, or `waiting` (somebody else measures on the device), after which
-    `started` comes again. `detail` of a started `baseline` holds the `speedup_eager` found."""
-
-    stage: str
-    state: str
-    seconds: float = 0.0
-    detail: Mapping[str, Any] = field(default_factory=dict)
-
-
-OnStage = Callable[[StageEvent], None]
-
-
-@dataclass
-class Facts:
-    """What is known so far; a Verdict is made of them whatever happened."""
-
-    stages: dict[str, StageReport] = field(default_factory=dict)
-    failure: Failure | None = None
-    compile: CompileReport | None = None
-    correctness: Correctness | None = None
-    legality: Legality | None = None
-    timing: Timing | None = None
-    profile: KernelProfile | None = None
-    workload: Any = None
-    not_checked: list[str] = field(default_factory=lambda: list(ALWAYS_UNCHECKED))
-    versions: dict[str, str] = field(default_factory=dict)
-    sandbox: Mapping[str, str] = field(default_factory=dict)
 
 
 class Verification:
@@ -348,7 +314,7 @@ class Verification:
         """Which kernels the device runs; after timing, because being watched makes it slower."""
         deadline = Deadline.start("legality", self._timeout)
         try:
-            work = await correctness.device_work(children, deadline)
+            work = await device_work.watch(children, deadline)
         except StageStop as stop:
             self.facts.failure = stop.failure
             return ()
@@ -474,7 +440,7 @@ class Verification:
         if self.facts.correctness is None:
             return
         try:
-            self.facts.correctness = await correctness.probe_scope(
+            self.facts.correctness = await scope.probe(
                 children,
                 self.facts.correctness,
                 _SCOPE_PROBES,

@@ -11,6 +11,7 @@ from musacoder_verifier import content_key, policy, probe, reward
 from musacoder_verifier.backends import registry
 from musacoder_verifier.backends.base import Backend
 from musacoder_verifier.candidate import Candidate
+from musacoder_verifier.facts import Facts, StageEvent
 from musacoder_verifier.probe import Export, Probe
 from musacoder_verifier.reference import Reference
 from musacoder_verifier.settings import VerifierSettings, VerifyOptions
@@ -18,7 +19,7 @@ from musacoder_verifier.slots import Slots
 from musacoder_verifier.stages import profile as profiling
 from musacoder_verifier.stages.side import InfraFault
 from musacoder_verifier.verdict import Failure, Verdict
-from musacoder_verifier.verification import Facts, StageEvent, Verification
+from musacoder_verifier.verification import Verification
 from musacoder_verifier.worker import ChildDied, ChildTimeout, Worker, WorkerError
 
 __all__ = ["Export", "Probe", "StageEvent", "Verifier", "VerifierSettings", "VerifyOptions"]

@@ -11,14 +11,14 @@ import asyncio
 import dataclasses
 import random
 import time
-from collections.abc import Awaitable, Coroutine, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
-from musacoder_verifier.profile.kernel_profile import ProfiledKernel
 from musacoder_verifier.stages import kernelbench
+from musacoder_verifier.stages.evidence import Evidence, Figures
 from musacoder_verifier.stages.pair import Pair
-from musacoder_verifier.stages.side import Deadline, StageStop, number
+from musacoder_verifier.stages.side import Deadline, StageStop, number, started
 from musacoder_verifier.verdict import Correctness, Failure
 
 OWN = "own"
@@ -33,73 +33,6 @@ _SEED_STEP = 1000003
 _SHARE = 0.5
 # Inputs and outputs of two trials together may take this much of the Reference's memory.
 _AHEAD_BYTES = 1 << 30
-
-
-@dataclass
-class Evidence:
-    """What the candidate child saw about legality; merged over all runs."""
-
-    operators: set[str] = field(default_factory=set)
-    custom: set[str] = field(default_factory=set)
-    unprofiled: str | None = None
-    runs: int = 0
-    runs_without_calls: int = 0
-    witness_complete: bool = True
-    changes: set[tuple[str, str]] = field(default_factory=set)
-    threads_left: set[str] = field(default_factory=set)
-    background: float = 0.0  # share of a pause after forward that other threads computed in
-    cached_result: bool = False
-    lazy_output: str | None = None
-    exported: set[str] = field(default_factory=set)  # ways out of torch for tensors' memory
-    extensions: int = 0
-    audited: set[tuple[str, str]] = field(default_factory=set)  # (rule, what the interpreter saw)
-    libraries: set[str] = field(default_factory=set)  # mapped since the Candidate was imported
-    watchable: bool = False  # whether the device can tell which kernels it runs
-
-
-@dataclass
-class Figures:
-    """Sums over trials; `freeze` makes the Correctness of them."""
-
-    trials: int = 0
-    passed: int = 0
-    own_scaled: bool = True  # all own trials pass under the scaled tolerance too
-    failed_check: str | None = None
-    detail: str = ""
-    max_abs: float = 0.0
-    max_rel: float = 0.0
-    candidate_error: float | None = None
-    reference_error: float | None = None
-    near: int = 0  # failed trials that are near misses
-    deterministic: bool | None = None
-    tolerance: dict[str, float] = field(default_factory=dict)
-
-    def fail(self, check: str, detail: str) -> None:
-        if self.failed_check is None:
-            self.failed_check, self.detail = check, detail
-
-    def freeze(self, oracle: str, training: bool) -> Correctness:
-        passed_trials = self.passed
-        passed = passed_trials == self.trials and self.trials > 0
-        if passed and oracle == "scaled" and not self.own_scaled:
-            self.fail("values", "within the plain tolerance, but not within one scaled to the RMS")
-            passed, passed_trials = False, 0
-        failed = self.trials - self.passed
-        return Correctness(
-            passed=passed,
-            trials=self.trials,
-            passed_trials=passed_trials,
-            max_abs_error=self.max_abs,
-            max_rel_error=self.max_rel,
-            tolerance=dict(self.tolerance),
-            near_miss=failed > 0 and failed == self.near,
-            oracle=oracle if oracle in ("widened", "scaled", "weak") else "strong",  # type: ignore[arg-type]
-            candidate_fp64_error=self.candidate_error,
-            reference_fp64_error=self.reference_error,
-            deterministic=self.deterministic,
-            failed_check=self.failed_check,
-            mode="train" if training else "eval",
-        )
 
 
 @dataclass
@@ -238,15 +171,6 @@ def _ahead_fits(setup: Mapping[str, Any]) -> bool:
     return int(setup["input_bytes"]) + int(setup["output_bytes"]) <= _AHEAD_BYTES // 2
 
 
-def _started(
-    asked: Coroutine[Any, Any, dict[str, Any]],
-) -> asyncio.Future[dict[str, Any]]:
-    """Asks now. Where nobody comes to the answer, a failure in it stays unread."""
-    task = asyncio.ensure_future(asked)
-    task.add_done_callback(lambda done: done.cancelled() or done.exception())
-    return task
-
-
 class _Check:
     def __init__(self, pair: Pair, deadline: Deadline) -> None:
         self.pair = pair
@@ -274,8 +198,8 @@ class _Check:
                         "generators are seeded",
                     )
                 )
-            self._note_changes(answer["changes"])
-            self._note_audited(answer["audited"])
+            self.evidence.note_changes(answer["changes"])
+            self.evidence.note_audited(answer["audited"])
             self.evidence.extensions = int(answer["extensions"])
             self._poison = bool(answer["poison"])
             self.evidence.watchable = bool(answer["watchable"])
@@ -283,12 +207,6 @@ class _Check:
             raise self.pair.candidate.nonsense(self.deadline, error) from error
         if not self._poison:
             self.not_checked.append("outputs fully written (memory cannot be poisoned here)")
-
-    def _note_changes(self, changes: Any) -> None:
-        self.evidence.changes |= {(str(rule), str(what)) for rule, what in changes}
-
-    def _note_audited(self, audited: Any) -> None:
-        self.evidence.audited |= {(str(rule), str(what)) for rule, what in audited}
 
     async def trials(self, parameters: bool) -> None:
         loaded = parameters and await self._transfer(None)
@@ -334,7 +252,7 @@ class _Check:
         }
         self._index += 1
         asked = self.pair.reference.ask({"op": "trial", **message}, self.deadline)
-        return _Trial(recipe, message, _started(asked))
+        return _Trial(recipe, message, started(asked))
 
     async def trials_like_kernelbench(self, planned: int, notes: kernelbench.Trials) -> None:
         """Neither poisoned memory nor repeats, and nothing but `torch.allclose` decides."""
@@ -354,7 +272,7 @@ class _Check:
             )
             self._index += 1
             try:
-                self._note(answer)
+                self.evidence.note(answer)
                 outputs = dict(answer["outputs"])
             except (KeyError, TypeError, ValueError) as error:
                 raise self.pair.candidate.nonsense(self.deadline, error) from error
@@ -421,7 +339,7 @@ class _Check:
                 return
             answer = await self.pair.candidate.ask(run, self.deadline, doing)
         try:
-            self._note(answer)
+            self.evidence.note(answer)
             outputs = dict(answer["outputs"])
         except (KeyError, TypeError, ValueError) as error:
             raise self.pair.candidate.nonsense(self.deadline, error) from error
@@ -429,7 +347,9 @@ class _Check:
         problem = self._problem(answer, expected, judged) or await self._effects(answer)
         if index < _REPEATED:
             problem = await self._repeat(trial, judged, problem)
-        self._count(judged, problem, trial.recipe)
+        recipe = trial.recipe
+        where = "" if own else f"on {distribution} values: "
+        self.figures.count(judged, problem, own=own, check=recipe.check, where=where)
 
     async def _judge(self, outputs: dict[str, Any], index: int, *, first: bool) -> dict[str, Any]:
         return await self.pair.reference.ask(
@@ -437,25 +357,6 @@ class _Check:
             self.deadline,
             runs_user_code=False,
         )
-
-    def _note(self, answer: Mapping[str, Any]) -> None:
-        evidence = self.evidence
-        evidence.runs += 1
-        evidence.operators |= {str(name) for name in answer["operators"]}
-        evidence.custom |= {str(name) for name in answer["custom"]}
-        if answer["unprofiled"] is not None:
-            evidence.unprofiled = str(answer["unprofiled"])
-        evidence.runs_without_calls += int(answer["calls"]) == 0
-        evidence.witness_complete &= bool(answer["witness_complete"])
-        self._note_changes(answer["changes"])
-        evidence.exported |= {str(name) for name in answer["exported"]}
-        self._note_audited(answer["audited"])
-        evidence.libraries |= {str(path) for path in answer["libraries"]}
-        evidence.threads_left |= {str(name) for name in answer["threads_left"]}
-        evidence.background = max(evidence.background, number(answer["background"]))
-        for leaf in answer["outputs"]["leaves"]:
-            if leaf["kind"] == "unsupported":
-                evidence.lazy_output = str(leaf["type"])
 
     def _problem(
         self, answer: Mapping[str, Any], expected: Mapping[str, Any], judged: Mapping[str, Any]
@@ -516,102 +417,3 @@ class _Check:
         if again["check"] is not None and problem is None:
             return str(again["check"]), f"only in a second run: {again['detail']}"
         return problem
-
-    def _count(
-        self, judged: Mapping[str, Any], problem: tuple[str, str] | None, recipe: _Recipe
-    ) -> None:
-        figures, distribution, check = self.figures, recipe.distribution, recipe.check
-        figures.trials += 1
-        if problem is None:
-            figures.passed += 1
-        else:
-            name = check if check is not None and problem[0] == "values" else problem[0]
-            where = "" if distribution == OWN else f"on {distribution} values: "
-            figures.fail(name, where + problem[1])
-            figures.near += problem[0] == "values" and bool(judged.get("near_miss"))
-        if distribution == OWN:
-            figures.own_scaled &= bool(judged["scaled_passes"])
-        if "max_abs_error" in judged:
-            figures.max_abs = max(figures.max_abs, number(judged["max_abs_error"]))
-            figures.max_rel = max(figures.max_rel, number(judged["max_rel_error"]))
-            figures.tolerance.update(judged["tolerance"])
-        for ours, theirs in (
-            ("candidate_error", "candidate_error"),
-            ("reference_error", "reference_error"),
-        ):
-            value = judged.get(theirs)
-            if value is not None and distribution == OWN:
-                previous = getattr(figures, ours)
-                setattr(figures, ours, max(previous or 0.0, number(value)))
-
-
-_GEOMETRY = ("blocks", "threads", "shared_bytes", "registers")
-
-
-@dataclass(frozen=True)
-class DeviceWork:
-    """What the device ran in one call of forward. `early`: kernels that did not wait for the call's
-    stream. `unwatched`: why nothing is known."""
-
-    kernels: tuple[ProfiledKernel, ...]
-    early: tuple[str, ...]
-    unwatched: str | None
-
-
-async def device_work(pair: Pair, deadline: Deadline) -> DeviceWork:
-    """StageStop where the Candidate fails in it."""
-    message = {"op": "device_work", "seed": pair.seed + _SEED_STEP * 7}
-    answer = await pair.candidate.ask(message, deadline, "being watched on the device")
-    try:
-        return DeviceWork(
-            tuple(_kernel(*entry) for entry in answer["kernels"]),
-            tuple(str(name) for name in answer["early"]),
-            str(answer["unwatched"]) if answer["unwatched"] is not None else None,
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise pair.candidate.nonsense(deadline, error) from error
-
-
-def _kernel(name: Any, spent: Any, launches: Any, geometry: Any) -> ProfiledKernel:
-    known: Any = {key: int(geometry[key]) for key in _GEOMETRY if key in geometry}
-    return ProfiledKernel(str(name), int(launches), number(spent) * 1e-9, **known)
-
-
-async def probe_scope(
-    pair: Pair, correctness: Correctness, probes: tuple[str, ...], deadline: Deadline
-) -> Correctness:
-    """Other shapes, strides and dtypes: holds, refuses or wrong; never a failure. Last of all,
-    since a kernel that reads beyond its inputs may take its process along."""
-    scope: dict[str, str] = {}
-
-    left = [{"op": "probe", "probe": probe, "seed": pair.seed, "index": probe} for probe in probes]
-    asked = _started(pair.reference.ask(left[0], deadline))
-    for place, probe in enumerate(probes):
-        expected = await asked
-        if probe != probes[-1]:
-            # While the Candidate runs.
-            asked = _started(pair.reference.ask(left[place + 1], deadline))
-        if "skip" in expected:
-            continue
-        try:
-            answer = await pair.candidate.ask(left[place], deadline, f"trying {probe}")
-            judged = await pair.reference.ask(
-                {
-                    "op": "judge",
-                    "outputs": dict(answer["outputs"]),
-                    "index": probe,
-                    "first": False,
-                },
-                deadline,
-                runs_user_code=False,
-            )
-        except (KeyError, TypeError, ValueError):
-            scope[probe] = "wrong"
-            continue
-        except StageStop as stop:
-            scope[probe] = "wrong" if stop.lost else "refuses"
-            if stop.lost or "process" in stop.failure.message or stop.failure.status == "timeout":
-                break  # it is dead; what is left was not tried
-            continue
-        scope[probe] = "holds" if judged["check"] is None else "wrong"
-    return dataclasses.replace(correctness, scope=scope)

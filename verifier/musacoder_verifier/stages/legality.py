@@ -13,7 +13,8 @@ from typing import Literal
 
 from musacoder_verifier.allow_list import allowed, plumbing, struct_listed
 from musacoder_verifier.policy import UNCHECKED, legal
-from musacoder_verifier.stages.correctness import DeviceWork, Evidence
+from musacoder_verifier.stages.device_work import DeviceWork
+from musacoder_verifier.stages.evidence import Evidence
 from musacoder_verifier.stages.native_code import NativeCode, Place
 from musacoder_verifier.verdict import Correctness, Finding, Legality
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -244,6 +244,15 @@ def _says_full(problem: Any) -> bool:
 def _text(problem: Any, key: str) -> str:
     value = problem.get(key) if isinstance(problem, Mapping) else None
     return value if isinstance(value, str) else ""
+
+
+def started(
+    asked: Coroutine[Any, Any, dict[str, Any]],
+) -> asyncio.Future[dict[str, Any]]:
+    """Asks now. Where nobody comes to the answer, a failure in it stays unread."""
+    task = asyncio.ensure_future(asked)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return task
 
 
 def number(value: Any) -> float:

@@ -6,6 +6,8 @@ from typing import Any, List, Optional, Tuple
 
 import torch
 
+from musacoder_runtime import tensor_tree
+
 Flat = Tuple[Any, List[Any]]
 # More than this share of an output not finite: these inputs say nothing about a kernel.
 _USELESS = 0.5
@@ -46,3 +48,13 @@ def useful(expected: Flat) -> bool:
             if finite < (1.0 - _USELESS) * leaf.numel():
                 return False
     return True
+
+
+def doubled(value: Any) -> Any:
+    """With every floating leaf in float64."""
+    structure = tensor_tree.flatten(value)[1]
+    cast = [
+        leaf.double() if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf
+        for leaf in structure
+    ]
+    return tensor_tree.rebuild(value, cast)

@@ -28,7 +28,7 @@ from musacoder_runtime import (
 from musacoder_runtime import runner as running
 from musacoder_runtime.channel import Channel
 from musacoder_runtime.children import probe
-from musacoder_runtime.expected import Flat, Trial, useful, varies
+from musacoder_runtime.expected import Flat, Trial, doubled, useful, varies
 from musacoder_runtime.judge import Comparison
 
 # A float64 run is slow. Calls come in random order, so that these few stand for the others.
@@ -353,7 +353,7 @@ class Judge:
             try:
                 self._runner.reset_buffers()
                 model = copy.deepcopy(self._runner.model).double()
-                inputs = [_double(value) for value in recipes.clone(self._inputs_of(trial))]
+                inputs = [doubled(value) for value in recipes.clone(self._inputs_of(trial))]
                 with torch.no_grad():
                     recipes.seed_everything(trial.seed)
                     flat = self._kept(model(*inputs))
@@ -437,15 +437,6 @@ class Judge:
             if excused == _EXCUSED:
                 break
         return Comparison()
-
-
-def _double(value: Any) -> Any:
-    structure = tensor_tree.flatten(value)[1]
-    cast = [
-        leaf.double() if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf
-        for leaf in structure
-    ]
-    return tensor_tree.rebuild(value, cast)
 
 
 def _bytes(leaves: list[Any]) -> int:
