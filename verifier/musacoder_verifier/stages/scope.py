@@ -17,10 +17,11 @@ async def probe(
     scope: dict[str, str] = {}
 
     left = [{"op": "probe", "probe": probe, "seed": pair.seed, "index": probe} for probe in probes]
-    asked = started(pair.reference.ask(left[0], deadline))
+    asked = None
     for place, probe in enumerate(probes):
-        expected = await asked
-        if probe != probes[-1]:
+        expected = await (asked or pair.reference.ask(left[place], deadline))
+        asked = None
+        if probe != probes[-1] and not pair.take_turns:
             # While the Candidate runs.
             asked = started(pair.reference.ask(left[place + 1], deadline))
         if "skip" in expected:

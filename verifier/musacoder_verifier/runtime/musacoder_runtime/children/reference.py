@@ -169,6 +169,7 @@ class Judge:
             "inputs": described,
             "input_bytes": sizes[0],
             "output_bytes": sizes[1],
+            "sparing": self._sparing,
             "versions": reference_module.versions(),
             "parameters": bool(tensor_state.tensors(model)),
         }
