@@ -179,6 +179,8 @@ class CheckedCandidate:
                 f"the extension {request['name']} was not compiled: the Candidate asks for it "
                 "only after calling another one, or its sources change from import to import"
             )
+        ours = (artefact.get(part) for part in ("path", "trampoline", "shim"))
+        self._libraries.expect(path for path in ours if path)
         before = operator_gate.registered()
         extension = extension_loader.load(artefact)
         self._gate.own |= operator_gate.registered() - before
