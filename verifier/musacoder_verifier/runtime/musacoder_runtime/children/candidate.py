@@ -100,7 +100,8 @@ class CheckedCandidate:
     def _guarded(
         self, operation: Callable[[dict[str, Any]], dict[str, Any]]
     ) -> Callable[[dict[str, Any]], dict[str, Any]]:
-        timed = operation == self._time  # finds its memory as the last sample left it
+        # The next sample finds its memory as the last one left it.
+        timed = operation in (self._time, self.fetch)
 
         def call(message: dict[str, Any]) -> dict[str, Any]:
             try:

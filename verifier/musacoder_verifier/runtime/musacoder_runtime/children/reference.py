@@ -86,7 +86,8 @@ class Judge:
         def call(message: dict[str, Any]) -> dict[str, Any]:
             try:
                 answer = operation(message)
-                if operation != self._time:  # which finds its memory as the last sample left it
+                # The next sample finds its memory as the last one left it.
+                if operation != self._time:
                     self._device.tidy()
                 return answer
             except BaseException as error:
@@ -111,7 +112,8 @@ class Judge:
             self._device.parallel(message["outputs"]["end"] > _MANY_BYTES)
             try:
                 answer = operation(message)
-                self._device.tidy()
+                if operation != self.recheck:
+                    self._device.tidy()
                 return answer
             except Exception as error:
                 if not self._device.out_of_memory(error):
