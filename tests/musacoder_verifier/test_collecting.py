@@ -78,6 +78,7 @@ def test_both_sides_compute_the_same_key(
         "extra_include_paths": [],
         "with_cuda": None,
         "is_python_module": python_module,
+        "launches": None,
     }
     assert recorder.request_key(json.loads(json.dumps(recorded))) == request.key
 

@@ -25,7 +25,11 @@ class SourceText:
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """The arguments of one `load_inline` or `load` call."""
+    """The arguments of one `load_inline`, `load` or `load_native` call.
+
+    `launches` is set for the native form (docs/native-form.md): its functions as JSON text, which
+    `musacoder_runtime.native_form` describes.
+    """
 
     name: str
     sources: tuple[SourceText, ...]
@@ -36,6 +40,7 @@ class BuildRequest:
     extra_include_paths: tuple[str, ...] = ()
     with_cuda: bool | None = None
     is_python_module: bool = True
+    launches: str | None = None
 
     @property
     def key(self) -> str:
@@ -50,6 +55,7 @@ class BuildRequest:
             list(self.extra_include_paths),
             self.with_cuda,
             self.is_python_module,
+            self.launches,
         ]
         text = json.dumps(body, ensure_ascii=True, separators=(",", ":"))
         return hashlib.sha256(text.encode("ascii")).hexdigest()
@@ -71,8 +77,9 @@ class Artefact:
     """A compiled extension that the candidate child can load."""
 
     request_key: str
-    path: str  # the shared object
-    lane: Literal["fast", "stock"]
+    path: str  # the shared object; native form: the kernels as the device loads them
+    lane: Literal["fast", "stock", "native"]
     module_name: str
-    trampoline: str | None = None  # fast lane: the extension module that loads `path`
+    trampoline: str | None = None  # not in the stock lane: the module that loads `path`
     shim: str | None = None
+    launches: str | None = None  # native form: what the shim reads beside the kernels at `path`

@@ -75,7 +75,7 @@ class StageReport:
 
 @dataclass(frozen=True, slots=True)
 class CompileReport:
-    lane: Literal["fast", "stock", "none"]
+    lane: Literal["fast", "stock", "native", "none"]
     seconds: float
     cached: bool = False
     flags: tuple[str, ...] = ()

@@ -27,7 +27,9 @@ NATIVE = PACKAGE / "native"
 INCLUDE = PACKAGE / "include"
 SHIM = "libmusacoder_shim.so"
 FACADE = "facade.cpp"
-SHIM_SOURCES = ("shim_tensor.cpp", "shim_operator.cpp", "shim_module.cpp", "shim_cuda.cpp")
+SHIM_SOURCES = (
+    "shim_tensor.cpp", "shim_operator.cpp", "shim_module.cpp", "shim_cuda.cpp", "shim_native.cpp",
+)  # fmt: skip
 TRAMPOLINE_SOURCES = ("convert.cpp", "trampoline.cpp")
 # Code that runs once per call around the kernel: small is as good as fast, and builds sooner.
 _NATIVE_FLAGS = ("-O1", "-fPIC", "-fopenmp", "-fvisibility-inlines-hidden", "-w")

@@ -41,6 +41,7 @@ _REWRITERS = frozenset(
     ["mprotect", "pkey_mprotect", "dl_iterate_phdr", "process_vm_writev", "process_vm_readv",
      "ptrace", "mremap", "userfaultfd"]
 )  # fmt: skip
+_EM_CUDA = 190  # the machine of an image that a driver loads as it is
 _DEVICE_CODE = (".nv_fatbin", "__nv_relfatbin", ".mt_fatbin")
 _LAUNCHES = re.compile(r"^(?:cudaLaunchKernel|__cudaPushCallConfiguration|musaLaunchKernel)\w*$")
 _SWITCH = re.compile(
@@ -90,8 +91,14 @@ def code_rewriters(path: str | Path) -> tuple[str, ...]:
 
 
 def has_device_code(path: str | Path) -> bool:
-    """Whether the object carries code for an accelerator."""
-    return _Elf(Path(path).read_bytes()).has(*_DEVICE_CODE)
+    """Whether the object carries code for an accelerator, or is nothing else."""
+    elf = _Elf(Path(path).read_bytes())
+    return elf.machine == _EM_CUDA or elf.has(*_DEVICE_CODE)
+
+
+def sections(path: str | Path, prefix: str) -> list[tuple[str, bytes]]:
+    """Name and contents of the sections whose names begin so, in the order of the file."""
+    return list(_Elf(Path(path).read_bytes()).contents(prefix))
 
 
 def recording_switches(path: str | Path) -> tuple[str, ...]:
@@ -109,6 +116,7 @@ class _Elf:
         if data[:6] != b"\x7fELF\x02\x01":
             raise ValueError("not a 64-bit ELF object")
         self._data = data
+        self.machine = int.from_bytes(data[18:20], "little")
         try:
             (offset,) = struct.unpack_from("<Q", data, 0x28)
             size, count, names = struct.unpack_from("<HHH", data, 0x3A)
@@ -127,6 +135,12 @@ class _Elf:
 
     def has(self, *sections: str) -> bool:
         return any(row[0] in sections for row in self._sections)
+
+    def contents(self, prefix: str) -> Iterator[tuple[str, bytes]]:
+        """Sections whose names begin with `prefix`."""
+        for name, offset, size, _ in self._sections:
+            if name.startswith(prefix):
+                yield name, self._data[offset : offset + size]
 
     def strings(self, section: str) -> Iterator[str]:
         """The zero-terminated strings of a section."""

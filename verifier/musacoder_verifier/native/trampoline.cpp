@@ -1,6 +1,8 @@
 // The extension module that loads a fast-lane extension into the interpreter and calls it.
 #include "convert.h"
 
+#include "musacoder/abi_native.h"
+
 #include <dlfcn.h>
 #include <structmember.h>
 
@@ -303,6 +305,19 @@ bool fill(PyObject* module, const mc_registry* registry) {
   return filled;
 }
 
+// A module of what was registered; null with a Python error where `registry` is null.
+PyObject* make_module(const mc_registry* registry, const char* path, const char* name) {
+  if (registry == nullptr) {
+    return musacoder::raise_last_error();
+  }
+  PyObject* module = PyModule_New(name);
+  if (module != nullptr && (!add(module, "__file__", PyUnicode_FromString(path)) ||
+                            !fill(module, registry))) {
+    Py_CLEAR(module);
+  }
+  return module;
+}
+
 // open(path, name): the extension at `path` as a module called `name`.
 PyObject* open_extension(PyObject*, PyObject* arguments) {
   const char* path = nullptr;
@@ -321,21 +336,25 @@ PyObject* open_extension(PyObject*, PyObject* arguments) {
                  "dynamic module does not define module export function (PyInit_%s)", name);
     return nullptr;
   }
-  const mc_registry* registry = mc_open_registry(entry);
-  if (registry == nullptr) {
-    return musacoder::raise_last_error();
+  return make_module(mc_open_registry(entry), path, name);
+}
+
+// open_native(path, name, launches): the kernels at `path` as a module called `name`.
+PyObject* open_native(PyObject*, PyObject* arguments) {
+  const char* path = nullptr;
+  const char* name = nullptr;
+  const char* launches = nullptr;
+  if (PyArg_ParseTuple(arguments, "sss", &path, &name, &launches) == 0) {
+    return nullptr;
   }
-  PyObject* module = PyModule_New(name);
-  if (module != nullptr && (!add(module, "__file__", PyUnicode_FromString(path)) ||
-                            !fill(module, registry))) {
-    Py_CLEAR(module);
-  }
-  return module;
+  return make_module(mc_open_native(path, launches), path, name);
 }
 
 PyMethodDef methods[] = {
     {"open", open_extension, METH_VARARGS,
      "open(path, name): load a fast-lane extension as a module called name."},
+    {"open_native", open_native, METH_VARARGS,
+     "open_native(path, name, launches): load kernels in the native form as a module called name."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -119,4 +119,5 @@ def _request(item: Mapping[str, Any]) -> BuildRequest:
         extra_include_paths=tuple(map(str, item["extra_include_paths"])),
         with_cuda=item["with_cuda"],
         is_python_module=bool(item["is_python_module"]),
+        launches=str(item["launches"]) if item["launches"] is not None else None,
     )

@@ -1,4 +1,5 @@
-"""Stage 2: compile what the Candidate asked for, in the fast lane where it can, else in stock."""
+"""Stage 2: compile what the Candidate asked for, in the fast lane where it can, else in stock; the
+native form has a way of its own."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from musacoder_verifier.backends.base import Backend
 from musacoder_verifier.build_request import Artefact, BuildRequest
 from musacoder_verifier.candidate import Candidate
 from musacoder_verifier.kernel_resources import KernelResources, ptxas_report
-from musacoder_verifier.lanes import fast, stock, vocabulary
+from musacoder_verifier.lanes import fast, native, stock, vocabulary
 from musacoder_verifier.lanes.device import DeviceCompiler
 from musacoder_verifier.lanes.fast import LaneResult
 from musacoder_verifier.lanes.prepare import (
@@ -42,6 +43,7 @@ from musacoder_verifier.verdict import CompileReport, Diagnostic, Failure
 from musacoder_verifier.worker import WorkerInfo
 
 Lane = Literal["auto", "fast", "stock"]
+_Taken = Literal["fast", "stock", "native"]
 
 # Preparing is no fault of the Candidate's: it has a limit of its own.
 _PREPARE_SECONDS = 600.0
@@ -61,7 +63,7 @@ class CompileOutcome:
 class _Built:
     """What became of one request."""
 
-    lane: Literal["fast", "stock"]
+    lane: _Taken
     artefact: Artefact | None
     cached: bool = False
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -109,7 +111,8 @@ async def compile_requests(
     built = await asyncio.gather(*map(one, requests))
     failure = next((item.failure for item in built if item.failure is not None), None)
     report = CompileReport(
-        lane="stock" if any(item.lane == "stock" for item in built) else "fast",
+        # The slowest of them, which is what the seconds are about.
+        lane=max((item.lane for item in built), key=("native", "fast", "stock").index),
         seconds=time.monotonic() - started,
         cached=all(item.cached for item in built),
         flags=(*flags, *chosen.device_flags),
@@ -169,6 +172,8 @@ class _Job:
             if problem is not None:
                 return _Built("fast", None, failure=Failure("infra_error", "compile", problem))
         try:
+            if request.launches is not None:
+                return await self._native(request)
             return await self._build(request)
         except OSError as error:
             return _Built("fast", None, failure=_machine_failure(error, self.cache_dir))
@@ -234,6 +239,35 @@ class _Job:
         await asyncio.to_thread(_publish_reason, cache, key, lacking)
         return await self._stock(request, lacking)
 
+    async def _native(self, request: BuildRequest) -> _Built:
+        device = self.device
+        nvrtc = await asyncio.to_thread(native.find, device) if device is not None else None
+        if device is None or nvrtc is None:
+            failure = Failure("infra_error", "compile", native.missing())
+            return _Built("native", None, failure=failure)
+        native_flags = (*self.flags, "-fPIC", abi_flag(self.info))
+        try:
+            prepared = await prepare(
+                self.info, self.compiler, native_flags, self.cache_dir, _PREPARE_SECONDS,
+                device.toolkit,
+            )  # fmt: skip
+        except PrepareError as error:
+            failure = Failure("infra_error", "compile", str(error), error.detail[-4000:])
+            return _Built("native", None, failure=failure)
+        # The image depends on no torch, and the table on the image alone.
+        key = content_key("native", request.key, native.options(request, device), nvrtc.identity)
+        cache = ArtefactCache(self.cache_dir / "artefacts")
+        cached = await asyncio.to_thread(self._cached, cache, key, request, "native", prepared)
+        if cached is not None:
+            return cached
+        with cache.building() as folder:
+            result = await native.compile_request(request, nvrtc, device, folder, self.timeout)
+            if result.library is not None:
+                return await self._keep(cache, key, request, "native", result, folder, prepared)
+        if result.timed_out:
+            return self._timed_out("native", request)
+        return self._compile_error("native", request, result, None)
+
     async def _lacking(
         self, request: BuildRequest, result: LaneResult, prepared: Prepared
     ) -> str | None:
@@ -285,17 +319,19 @@ class _Job:
     def _artefact(
         self,
         request: BuildRequest,
-        lane: Literal["fast", "stock"],
+        lane: _Taken,
         entry: Path,
         prepared: Prepared | None,
     ) -> Artefact:
+        path = entry / _file_name(request)
         return Artefact(
             request_key=request.key,
-            path=str(entry / f"{request.name}.so"),
+            path=str(path),
             lane=lane,
             module_name=request.name,
             trampoline=str(prepared.trampoline) if prepared else None,
             shim=str(prepared.shim) if prepared else None,
+            launches=native.table(request, path) if lane == "native" else None,
         )
 
     def _cached(
@@ -303,7 +339,7 @@ class _Job:
         cache: ArtefactCache,
         key: str,
         request: BuildRequest,
-        lane: Literal["fast", "stock"],
+        lane: _Taken,
         prepared: Prepared | None,
     ) -> _Built | None:
         entry = cache.find(key)
@@ -314,7 +350,7 @@ class _Job:
             if stored.get("reason") is not None:
                 return _Built(lane, None, reason=str(stored["reason"]))
             messages = tuple(_message(item) for item in stored["warnings"])
-            if (entry / f"{request.name}.so").is_file():
+            if (entry / _file_name(request)).is_file():
                 artefact = self._artefact(request, lane, entry, prepared)
                 kernels = tuple(KernelResources(**item) for item in stored["resources"])
                 shown = self._diagnostics(request, messages)
@@ -326,7 +362,7 @@ class _Job:
         cache: ArtefactCache,
         key: str,
         request: BuildRequest,
-        lane: Literal["fast", "stock"],
+        lane: _Taken,
         result: LaneResult,
         folder: Path,
         prepared: Prepared | None,
@@ -340,7 +376,7 @@ class _Job:
         def publish() -> Path:
             kept = folder / "kept"
             kept.mkdir()
-            library.rename(kept / f"{request.name}.so")
+            library.rename(kept / _file_name(request))
             (kept / "entry.json").write_text(json.dumps(stored), encoding="utf-8")
             return cache.publish(key, kept)
 
@@ -360,7 +396,7 @@ class _Job:
 
     def _compile_error(
         self,
-        lane: Literal["fast", "stock"],
+        lane: _Taken,
         request: BuildRequest,
         result: LaneResult,
         reason: str | None,
@@ -390,13 +426,17 @@ class _Job:
         )
         return _Built(lane, None, diagnostics=found, reason=reason, failure=failure)
 
-    def _timed_out(self, lane: Literal["fast", "stock"], request: BuildRequest) -> _Built:
+    def _timed_out(self, lane: _Taken, request: BuildRequest) -> _Built:
         failure = Failure(
             "timeout",
             "compile",
             f"compiling {request.name} did not finish within {self.timeout:g} s; it was stopped",
         )
         return _Built(lane, None, failure=failure)
+
+
+def _file_name(request: BuildRequest) -> str:
+    return f"{request.name}.{'so' if request.launches is None else 'cubin'}"
 
 
 def _message(stored: dict[str, object]) -> diagnostics.Message:

@@ -1,4 +1,4 @@
-"""Loads what was compiled from a Candidate's `load_inline` call, in the candidate child."""
+"""Loads what was compiled from a Candidate's calls of a loader, in the candidate child."""
 
 from __future__ import annotations
 
@@ -17,11 +17,16 @@ def load(artefact: Mapping[str, Any]) -> ModuleType:
     `artefact` has the fields of `musacoder_verifier.build_request.Artefact`. Raises ImportError
     where the library cannot be loaded or binds nothing.
     """
-    if artefact["lane"] == "fast":
+    if artefact["lane"] != "stock":
         # The extension names the shim without a path: it must be there first.
         ctypes.CDLL(artefact["shim"], mode=ctypes.RTLD_GLOBAL)
         trampoline = _extension("musacoder_trampoline", artefact["trampoline"])
-        module: ModuleType = trampoline.open(artefact["path"], artefact["module_name"])
+        path, name = artefact["path"], artefact["module_name"]
+        module: ModuleType = (
+            trampoline.open(path, name)
+            if artefact["launches"] is None
+            else trampoline.open_native(path, name, artefact["launches"])
+        )
         return module
     return _extension(artefact["module_name"], artefact["path"], shared=False)
 

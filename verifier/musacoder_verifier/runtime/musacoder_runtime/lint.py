@@ -9,7 +9,7 @@ import ast
 from dataclasses import dataclass
 from typing import Iterator, Optional
 
-_LOADERS = {"load_inline", "load"}
+_LOADERS = {"load_inline", "load", "load_native"}
 # Attributes of torch that arrange memory or make it; anything else called in forward computes.
 _ARRANGING = """
     empty empty_like empty_strided zeros zeros_like ones ones_like full full_like tensor device
@@ -92,7 +92,7 @@ def _extension_hints(tree: ast.Module) -> Iterator[Hint]:
     """An extension that is compiled into a name which nothing reads afterwards."""
     loads = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _loads(node)]
     if not loads:
-        yield Hint("no-extension", "no load_inline or load call", 1)
+        yield Hint("no-extension", "no load_inline, load or load_native call", 1)
         return
     read = {
         node.id

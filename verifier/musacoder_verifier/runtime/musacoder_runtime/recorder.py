@@ -1,7 +1,8 @@
 """Stands in for `torch.utils.cpp_extension` and its relatives while a Candidate is imported.
 
-In the collect child every `load` and `load_inline` is recorded and answered by a stub. In the
-candidate child the same calls are answered with what was compiled from them, found by content key.
+In the collect child every `load`, `load_inline` and `load_native` is recorded and answered by a
+stub. In the candidate child the same calls are answered with what was compiled from them, found by
+content key.
 The stand-in module knows the other names of the real one too, and imports it only for them: that
 alone costs longer than most Candidates run.
 """
@@ -16,6 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Callable, Optional
+
+from musacoder_runtime import native_form
 
 # Where generated code imports its loader from. The last is Young-Lord/KernelBench's.
 MODULES = (
@@ -70,6 +73,7 @@ def request_key(request: Mapping[str, Any]) -> str:
         list(request["extra_include_paths"]),
         request["with_cuda"],
         request["is_python_module"],
+        request["launches"],
     ]
     text = json.dumps(body, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode("ascii")).hexdigest()
@@ -116,6 +120,7 @@ def install(answer: Answer) -> None:
                 "extra_include_paths": _texts(extra_include_paths),
                 "with_cuda": with_cuda if with_cuda is not None else others.get("with_musa"),
                 "is_python_module": bool(is_python_module),
+                "launches": None,
             }
         )
 
@@ -153,11 +158,37 @@ def install(answer: Answer) -> None:
                 ],
                 "with_cuda": with_cuda,
                 "is_python_module": bool(is_python_module),
+                "launches": None,
+            }
+        )
+
+    def load_native(
+        name: str,
+        source: str,
+        functions: Mapping[str, native_form.Function],
+        options: Any = None,
+    ) -> Any:
+        if not str(name).isidentifier():
+            raise ValueError(f"the name {name!r} is not an identifier")
+        return answer(
+            {
+                "name": str(name),
+                "sources": [{"language": "cuda", "text": str(source)}],
+                "functions": [],
+                "extra_cflags": [],
+                "extra_cuda_cflags": _texts(options),
+                "extra_ldflags": [],
+                "extra_include_paths": [],
+                "with_cuda": True,
+                "is_python_module": True,
+                "launches": json.dumps(native_form.described(functions), sort_keys=True),
             }
         )
 
     for module in MODULES:
         _stand_in(module, {"load": load, "load_inline": load_inline})
+    native = {"Function": native_form.Function, "Launch": native_form.Launch}
+    _stand_in(native_form.MODULE, {**native, "load_native": load_native})
 
 
 def _texts(value: Any) -> list[str]:
