@@ -7,6 +7,7 @@ failed. A process of its own: a crash of the compiler, or its appetite, ends not
 
 import ctypes
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 _INVALID_OPTION, _COMPILATION = 5, 6  # of nvrtcResult
@@ -34,7 +35,9 @@ def main(library: str, source: str, name: str, target: str, options: list[str]) 
     return 0
 
 
-def _bytes(measure: ctypes._CFuncPtr, read: ctypes._CFuncPtr, program: ctypes.c_void_p) -> bytes:
+def _bytes(
+    measure: Callable[..., int], read: Callable[..., int], program: ctypes.c_void_p
+) -> bytes:
     size = ctypes.c_size_t()
     if measure(program, ctypes.byref(size)) != 0:
         return b""
@@ -43,4 +46,5 @@ def _bytes(measure: ctypes._CFuncPtr, read: ctypes._CFuncPtr, program: ctypes.c_
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:5], sys.argv[5:]))
+    library, source, name, target, *options = sys.argv[1:]
+    sys.exit(main(library, source, name, target, options))
