@@ -15,10 +15,15 @@ class UnknownEngine(ValueError):
 
 
 def engine(name: str, options: Mapping[str, Any] | None = None) -> Engine:
-    """The Engine called `name`; raises UnknownEngine. `synth` takes no options."""
+    """The Engine called `name`; raises UnknownEngine, also for an option's value that it
+    does not know. `synth` takes `form`: `load_inline` (normally), or `native`, in which kernels for
+    CUDA compile in a tenth of a second."""
     if name == "synth":
         from musacoder_inference.engines.synth.engine import SynthEngine
 
-        return SynthEngine()
+        form = (options or {}).get("form", "load_inline")
+        if form not in ("load_inline", "native"):
+            raise UnknownEngine(f"synth has no form {form!r}; choose load_inline or native")
+        return SynthEngine(form)
     known = ", ".join(ENGINES)
     raise UnknownEngine(f"there is no engine {name!r}; choose one of: {known}")

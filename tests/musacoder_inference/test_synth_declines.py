@@ -123,6 +123,20 @@ async def test_device_sources_come_from_the_same_program(
     assert "at::matmul" not in event.source
 
 
+async def test_the_native_form_is_written_when_asked_for() -> None:
+    model = Function(lambda x: torch.softmax((x @ x).half(), -1))
+    graph = export(model, [torch.rand(4, 4)], training=False)
+    request = GenerationRequest(REFERENCE, "cuda", graph=graph)
+    event = [e async for e in engine("synth", {"form": "native"}).generate(request)][-1]
+    assert isinstance(event, Generated)
+    ast.parse(event.source)
+    marks = ("from musacoder_native import", 'extern "C" __global__', "float16[4, 4]", "__half")
+    assert all(mark in event.source for mark in marks)
+    assert not any(word in event.source for word in ("load_inline", "at::", "std::", "<<<"))
+    with pytest.raises(UnknownEngine, match="choose load_inline or native"):
+        engine("synth", {"form": "ptx"})
+
+
 async def test_another_backend_is_declined() -> None:
     graph = export(Function(torch.relu), [torch.rand(4, 4)], training=False)
     request = GenerationRequest(REFERENCE, "emulator", graph=graph)

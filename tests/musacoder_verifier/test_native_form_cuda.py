@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 from compiled import load_in_process
+from musacoder_inference.engines.base import Generated, GenerationRequest
+from musacoder_inference.registry import engine
+from musacoder_runtime.children.export import export
 from musacoder_verifier.build_request import Artefact
 from musacoder_verifier.candidate import Candidate
 from musacoder_verifier.reference import Reference
@@ -108,6 +111,50 @@ async def test_another_candidate_is_not(
     assert changed != CANDIDATE
     verdict = await _verify(verifier, changed, "64, 257")
     assert verdict.status == status, (verdict.failure, verdict.legality)
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs"),
+    [
+        ("torch.nn.functional.gelu(torch.nn.functional.layer_norm(x, (96,)))", "[8, 33, 96]"),
+        ("torch.softmax(torch.nn.functional.linear(x, y, x[0, :64]), -1)", "[128, 96], [64, 96]"),
+        ("(x.argmax(1), x.cumsum(1), torch.cat([x, y]).amax(0))", "[40, 70], [3, 70]"),
+        ("torch.nn.functional.max_pool2d(torch.tanh(x.half()), 2)", "[2, 3, 16, 18]"),
+    ],
+)
+async def test_what_synth_writes_in_either_form_is_ok(
+    verifier: Verifier, forward: str, inputs: str
+) -> None:
+    shapes = inputs.replace("], [", "],[").split(",[")
+    made = ", ".join(
+        f"torch.randn({shape if shape[0] == '[' else '[' + shape})" for shape in shapes
+    )
+    names = "x, y" if len(shapes) == 2 else "x"
+    source = (
+        "import torch\n\nclass Model(torch.nn.Module):\n"
+        f"    def forward(self, {names}):\n        return {forward}\n\n"
+        f"def get_inputs():\n    return [{made}]\n\ndef get_init_inputs():\n    return []\n"
+    )
+    namespace: dict[str, Any] = {}
+    exec(source, namespace)
+    graph = export(namespace["Model"](), namespace["get_inputs"](), training=False)
+    seconds = {}
+    for form in ("load_inline", "native"):
+        request = GenerationRequest(source, "cuda", graph=graph)
+        events = [e async for e in engine("synth", {"form": form}).generate(request)]
+        assert isinstance(events[-1], Generated), events[-1]
+        options = VerifyOptions(
+            backend="cuda", policy="native-only", timing=True, scope=False, profile=False,
+            compile_baseline=False,
+        )  # fmt: skip
+        candidate = Candidate(events[-1].source, path="k.py")
+        verdict = await verifier.verify(Reference(source), candidate, options)
+        assert verdict.status == "ok", (form, verdict.failure, verdict.legality)
+        assert verdict.compile is not None and verdict.timing is not None
+        host = 1e3 * verdict.timing.host_ms["candidate"]
+        seconds[form] = (verdict.compile.seconds, verdict.timing.candidate_ms, host)
+    for form, (spent, device, host) in seconds.items():
+        print(f"{form}: compile {spent:.3f} s, device {device:.4f} ms, host {host:.1f} us")
 
 
 async def _more(worker: Worker, cache: Path) -> Artefact:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 from musacoder_inference.engines.base import Declined, Event, Generated, GenerationRequest, Progress
 from musacoder_inference.engines.synth.ir import NotCovered
-from musacoder_inference.engines.synth.write import write
+from musacoder_inference.engines.synth.write import Form, write
 
 
 class SynthEngine:
@@ -16,6 +16,10 @@ class SynthEngine:
     name = "synth"
     label = "synth (no model)"
     max_turns = 1
+
+    def __init__(self, form: Form = "load_inline") -> None:
+        """`form`: how a kernel for CUDA is compiled (docs/native-form.md)."""
+        self._form = form
 
     async def generate(self, request: GenerationRequest) -> AsyncIterator[Event]:
         """Yields Progress, then one Generated or one Declined."""
@@ -26,7 +30,7 @@ class SynthEngine:
         try:
             # The work is pure Python of some milliseconds; in a thread it leaves the loop free.
             source = await asyncio.to_thread(
-                write, request.reference, request.graph, request.backend
+                write, request.reference, request.graph, request.backend, self._form
             )
         except NotCovered as reason:
             yield Declined(str(reason))

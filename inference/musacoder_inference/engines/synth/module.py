@@ -23,10 +23,11 @@ def wrap(
     described: Sequence[tuple[str, str | None]],
     load: str,
     backend: str,
-    import_from: str = "torch.utils.cpp_extension",
+    loader: str = "from torch.utils.cpp_extension import load_inline",
 ) -> str:
     """The Candidate's text. `load` is the Python text that compiles the source and binds it to
-    `_kernels`; `described` says what each result is (see `read_graph`)."""
+    `_kernels`, by what the statement `loader` imports; `described` says what each result is (see
+    `read_graph`)."""
     try:
         tree = ast.parse(reference)
     except SyntaxError as error:
@@ -36,7 +37,7 @@ def wrap(
     imports, kept = _kept_statements(tree, model, lines)
     forward = _forward(graph, program, described, _forward_parameters(model))
     body = _class(model, lines, forward)
-    imports.append(f"from {import_from} import load_inline")
+    imports.append(loader)
     head = [_HEADER.format(backend=backend), *imports, *kept]
     return "\n".join([*head, "", load, "", "", *body, ""])
 

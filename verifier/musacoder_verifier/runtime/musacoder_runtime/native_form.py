@@ -122,8 +122,6 @@ class _Reader:
             raise ValueError("at least one argument must be a tensor: it decides on the device")
         made = [*function.scratch, *function.outputs]
         allocated = [self._made(text, len(args) + i) for i, text in enumerate(made)]
-        if not function.launches:
-            raise ValueError("there is no launch")
         return {
             "variables": len(self._variables),
             "args": args,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """`argument` is the name under which `load_inline` takes the source, `import_from` the module
-    that `load_inline` comes from, `options` further arguments of the call."""
+    """`argument` is the name under which `load_inline` takes the source, `loader` the statement
+    that imports it, `options` further arguments of the call."""
 
     name: str
     includes: tuple[str, ...]
@@ -16,7 +16,7 @@ class Dialect:
     launch_check: str
     device: str
     argument: str
-    import_from: str
+    loader: str
     options: str
 
 
@@ -27,7 +27,7 @@ CUDA = Dialect(
     launch_check="C10_CUDA_KERNEL_LAUNCH_CHECK();",
     device="cuda",
     argument="cuda_sources",
-    import_from="torch.utils.cpp_extension",
+    loader="from torch.utils.cpp_extension import load_inline",
     options="",
 )
 MUSA = Dialect(
@@ -41,7 +41,7 @@ MUSA = Dialect(
     launch_check='TORCH_CHECK(musaGetLastError() == musaSuccess, "a kernel did not start");',
     device="musa",
     argument="musa_sources",
-    import_from="torch_musa.utils.musa_extension",
+    loader="from torch_musa.utils.musa_extension import load_inline",
     # torch_musa names no architecture by itself.
     options=(
         '    extra_musa_cflags=["--offload-arch=mp_%d%d" % torch.musa.get_device_capability()],\n'

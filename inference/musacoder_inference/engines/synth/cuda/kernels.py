@@ -27,11 +27,11 @@ TILE = 16
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The body of a kernel and the C++ texts of its grid and block."""
+    """The body of a kernel, and its grid and block: x, y and z, as many as are not 1."""
 
     body: list[str]
-    grid: str
-    block: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
 
 
 def print_stage(stage: Stage) -> Launch:
@@ -54,8 +54,8 @@ def _split(flat: str, names: Sequence[str], sizes: Sequence[int]) -> list[str]:
     return lines
 
 
-def _blocks(count: int) -> str:
-    return str(-(-count // THREADS))
+def _blocks(count: int) -> tuple[int]:
+    return (-(-count // THREADS),)
 
 
 def _printed(printer: ScopedPrinter, value: Expr) -> tuple[list[str], str]:
@@ -78,7 +78,7 @@ def _store(stage: Store) -> Launch:
         *lines,
         printer.store(stage.target, text),
     ]
-    return Launch(body, _blocks(count), str(THREADS))
+    return Launch(body, _blocks(count), (THREADS,))
 
 
 def _parts(stage: Reduce | Scan) -> tuple[list[str], list[int], list[int]]:
@@ -138,7 +138,7 @@ def _reduce(stage: Reduce) -> Launch:
         "  " + printer.store(stage.target, "places[0]" if placed else "values[0]"),
         "}",
     ]
-    return Launch(body, str(max(rows, 1)), str(THREADS))
+    return Launch(body, (max(rows, 1),), (THREADS,))
 
 
 def _better(kind: str, value: str, best: str) -> str:
@@ -193,7 +193,7 @@ def _scan(stage: Scan) -> Launch:
         "  " + printer.store(stage.target, f"static_cast<{COMPUTE_TYPE[dtype]}>(running)"),
         "}",
     ]
-    return Launch(body, _blocks(rows), str(THREADS))
+    return Launch(body, _blocks(rows), (THREADS,))
 
 
 def _matmul(stage: Matmul) -> Launch:
@@ -244,5 +244,4 @@ def _matmul(stage: Matmul) -> Launch:
         *result_lines,
         store.store(stage.target, text),
     ]
-    grid = f"dim3({-(-n // TILE)}, {-(-m // TILE)}, {prod(stage.batch)})"
-    return Launch(body, grid, f"dim3({TILE}, {TILE})")
+    return Launch(body, (-(-n // TILE), -(-m // TILE), prod(stage.batch)), (TILE, TILE))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 from musacoder_inference.engines.synth.copies import (
@@ -13,7 +15,7 @@ from musacoder_inference.engines.synth.cpu.prelude import pieces_for
 from musacoder_inference.engines.synth.cpu.scopes import indent
 from musacoder_inference.engines.synth.cpu.source import ENTRY, print_entry
 from musacoder_inference.engines.synth.cuda.dialect import Dialect
-from musacoder_inference.engines.synth.cuda.kernels import print_stage
+from musacoder_inference.engines.synth.cuda.kernels import Launch, print_stage
 from musacoder_inference.engines.synth.dtypes import STORAGE_TYPE
 from musacoder_inference.engines.synth.ir import Buffer, Matmul, NotCovered, Program, Stage
 
@@ -24,12 +26,29 @@ _DEVICE_MATHS = {
 }  # fmt: skip
 
 
-def print_source(program: Program, dialect: Dialect) -> str:
-    """One kernel per stage, launched in order on the current stream."""
+@dataclass(frozen=True, slots=True)
+class PrintedKernel:
+    """One kernel. `buffers` are its parameters in order, the one that it writes last."""
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    launch: Launch
+
+    def text(self, linkage: str = "") -> str:
+        *inputs, out = self.buffers
+        parameters = [f"const {STORAGE_TYPE[b.dtype]}* __restrict__ {b.name}" for b in inputs]
+        parameters.append(f"{STORAGE_TYPE[out.dtype]}* __restrict__ {out.name}")
+        head = [f"{linkage}__global__ void {self.name}(", *[f"    {p}," for p in parameters[:-1]]]
+        body = indent(self.launch.body)
+        return "\n".join([*head, f"    {parameters[-1]}) {{", *body, "}"])
+
+
+def print_kernels(program: Program) -> list[PrintedKernel]:
+    """One kernel per stage, in the order of their launches."""
     if not program.arguments:
         raise NotCovered("a function without tensor inputs is not covered by synth")
     eliminate_copies(program)
-    kernels, calls = [], []
+    kernels = []
     for position, stage in enumerate(program.stages):
         if prod(_result_shape(stage)) == 0:
             continue
@@ -38,25 +57,39 @@ def print_source(program: Program, dialect: Dialect) -> str:
         accumulator = stage.accumulator if isinstance(stage, Matmul) else None
         read = sorted(buffers_read(stage) - {accumulator}, key=lambda b: b.name)
         inputs = [b for b in read if b != stage.target.buffer]
-        parameters = [f"const {STORAGE_TYPE[b.dtype]}* __restrict__ {b.name}" for b in inputs]
-        out = stage.target.buffer
-        parameters.append(f"{STORAGE_TYPE[out.dtype]}* __restrict__ {out.name}")
-        head = [f"__global__ void {name}(", *[f"    {p}," for p in parameters[:-1]]]
-        kernels.append("\n".join([*head, f"    {parameters[-1]}) {{", *indent(launch.body), "}"]))
-        arguments = [f"{b.name}.data_ptr<{STORAGE_TYPE[b.dtype]}>()" for b in (*inputs, out)]
+        kernels.append(PrintedKernel(name, (*inputs, stage.target.buffer), launch))
+    return kernels
+
+
+def print_source(program: Program, dialect: Dialect) -> str:
+    """One kernel per stage, launched in order on the current stream."""
+    kernels = print_kernels(program)
+    calls = []
+    for kernel in kernels:
+        arguments = [f"{b.name}.data_ptr<{STORAGE_TYPE[b.dtype]}>()" for b in kernel.buffers]
+        grid, block = _dim3(kernel.launch.grid), _dim3(kernel.launch.block)
         calls += [
-            f"{name}<<<{launch.grid}, {launch.block}, 0, {dialect.stream}>>>(",
+            f"{kernel.name}<<<{grid}, {block}, 0, {dialect.stream}>>>(",
             f"    {', '.join(arguments)});",
             dialect.launch_check,
         ]
-    code = _device_maths("\n\n".join(kernels))
+    prelude, code = device_code(kernels)
     written: set[Buffer] = {s.target.buffer for s in program.stages}
-    prelude = _on_device(pieces_for(code))
     includes = "\n".join(f"#include {i}" for i in dialect.includes)
     standard = "#include <cmath>\n#include <cstdint>\n#include <limits>\n#include <vector>"
     entry = print_entry(program, written, calls)
     parts = [includes, standard, prelude, code, entry]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def device_code(kernels: Sequence[PrintedKernel], linkage: str = "") -> tuple[str, str]:
+    """What the kernels need before them, and the kernels."""
+    code = _device_maths("\n\n".join(kernel.text(linkage) for kernel in kernels))
+    return _on_device(pieces_for(code)), code
+
+
+def _dim3(sizes: tuple[int, ...]) -> str:
+    return str(sizes[0]) if len(sizes) == 1 else f"dim3({', '.join(map(str, sizes))})"
 
 
 def declaration(source: str) -> str:
