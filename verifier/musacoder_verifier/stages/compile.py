@@ -4,9 +4,7 @@ native form has a way of its own."""
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
-import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -33,6 +31,7 @@ from musacoder_verifier.lanes.prepare import (
     runtime_library,
     sources_digest,
 )
+from musacoder_verifier.stages import compile_faults
 from musacoder_verifier.toolchain import (
     Compiler,
     ToolchainError,
@@ -176,7 +175,7 @@ class _Job:
                 return await self._native(request)
             return await self._build(request)
         except OSError as error:
-            return _Built("fast", None, failure=_machine_failure(error, self.cache_dir))
+            return _Built("fast", None, failure=compile_faults.of_error(error, self.cache_dir))
         except (tools.ToolError, ToolchainError) as error:
             return _Built("fast", None, failure=Failure("infra_error", "compile", str(error)))
 
@@ -228,7 +227,7 @@ class _Job:
                     return await self._keep(cache, key, request, "fast", result, folder, prepared)
             if result.timed_out:
                 return self._timed_out("fast", request)
-            if not _cut_short(result):
+            if not compile_faults.cut_short(result):
                 break
             # A compiler that somebody killed says nothing about the source.
             if last:
@@ -412,7 +411,7 @@ class _Job:
                 sentence = "the compiler failed without an error message"
             failure = Failure("infra_error", "compile", sentence, result.output[-4000:])
             return _Built(lane, None, diagnostics=found, reason=reason, failure=failure)
-        machine = _machine_message(result.output, self.cache_dir)
+        machine = compile_faults.of_output(result.output, self.cache_dir)
         if machine is not None:
             return _Built(lane, None, reason=reason, failure=machine)
         first = errors[0]
@@ -449,37 +448,3 @@ def _publish_reason(cache: ArtefactCache, key: str, reason: str) -> None:
     with suppress(OSError), cache.building() as folder:
         (folder / "entry.json").write_text(json.dumps({"reason": reason}), encoding="utf-8")
         cache.publish(key, folder)
-
-
-def _machine_failure(error: OSError, cache_dir: Path) -> Failure:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        sentence = f"the disk of {cache_dir} is full; free some space and try again"
-    else:
-        sentence = f"nothing can be compiled in {cache_dir}: {error.strerror or error}"
-    return Failure("infra_error", "compile", sentence)
-
-
-# What gcc, clang, and their linker driver say of a part of theirs that a signal ended.
-_KILLED = re.compile(
-    r"signal terminated program|terminated with signal|command failed due to signal"
-    r"|command killed by signal",
-    re.IGNORECASE,
-)
-
-
-def _cut_short(result: LaneResult) -> bool:
-    """Whether a signal ended the compiler: it said so of a part of it, or nothing at all."""
-    return not result.output.strip() or _KILLED.search(result.output) is not None
-
-
-def _machine_message(output: str, cache_dir: Path) -> Failure | None:
-    """A failure of the machine that a compiler reports as an error of its own."""
-    if "No space left on device" in output or "Disk quota exceeded" in output:
-        return _machine_failure(OSError(errno.ENOSPC, ""), cache_dir)
-    if "cc1plus: out of memory" in output or "virtual memory exhausted" in output:
-        return Failure("infra_error", "compile", "the compiler ran out of memory")
-    if _KILLED.search(output) or "internal compiler error" in output:
-        return Failure(
-            "infra_error", "compile", "the compiler itself crashed or was killed", output[-4000:]
-        )
-    return None
