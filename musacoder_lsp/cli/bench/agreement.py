@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from musacoder_verifier import verdict_json
+from musacoder_verifier.content_key import verifier_version
 from musacoder_verifier.policy import POLICIES, accuses, condemns
 from musacoder_verifier.verdict import Finding
 
@@ -73,13 +74,17 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="kept by `bench kernelbench --like kernelbench --lines FILE`")  # fmt: skip
     add("--adjudications", type=Path, default=ADJUDICATIONS, metavar="FILE",
         help="TOML; default: those of this distribution")  # fmt: skip
+    add("--verifier", default=verifier_version(), metavar="VERSION",
+        help="whose lines are read; default: %(default)s, this one")  # fmt: skip
     add("--json", action="store_true", help="one JSON object on stdout")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     try:
-        report = compare(arguments.runs, arguments.lines, arguments.adjudications)
+        report = compare(
+            arguments.runs, arguments.lines, arguments.adjudications, version=arguments.verifier
+        )
     except Unusable as problem:
         return options.fail(problem, as_json=arguments.json)
     if arguments.json:
@@ -89,9 +94,12 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if report["unsettled"] else 0
 
 
-def compare(runs: Sequence[Path], kept: Sequence[Path], rulings: Path) -> dict[str, Any]:
-    """The whole report. Raises Unusable."""
-    cases = _cases(runs, kept)
+def compare(
+    runs: Sequence[Path], kept: Sequence[Path], rulings: Path, *, version: str | None = None
+) -> dict[str, Any]:
+    """The whole report on lines of this version of the verifier, or of `version`. Raises
+    Unusable."""
+    cases = _cases(runs, kept, version)
     ruled = read_adjudications(rulings)
     answered = [case for case in cases if case.record.outcome != "no verdict"]
     disagreements = [_told(case, ruled) for case in answered if not _agrees(case, TOLERANCES[0])]
@@ -118,9 +126,9 @@ def compare(runs: Sequence[Path], kept: Sequence[Path], rulings: Path) -> dict[s
     }
 
 
-def _cases(runs: Sequence[Path], kept: Sequence[Path]) -> list[Case]:
+def _cases(runs: Sequence[Path], kept: Sequence[Path], version: str | None) -> list[Case]:
     found: dict[Identifier, Mapping[str, Any]] = {}
-    for line in lines.read(kept, KIND):
+    for line in lines.read(kept, KIND, version=version):
         if str(line["mode"]).startswith("kernelbench "):
             name = Identifier(line["run"], line["level"], line["problem"], line["sample"])
             found[name] = line["verdict"]

@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from musacoder_verifier.content_key import verifier_version
+
 from musacoder_lsp.cli import options
 from musacoder_lsp.cli.bench import agreement, evaluators, lines, run_candidates, scores
 from musacoder_lsp.cli.options import Unusable
@@ -30,6 +32,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--timing", type=Path, action="append", default=[], metavar="FILE",
         help="what `bench timing --json` printed, for the section on repeatability")  # fmt: skip
     add("--adjudications", type=Path, default=agreement.ADJUDICATIONS, metavar="FILE")
+    add("--verifier", default=verifier_version(), metavar="VERSION",
+        help="whose lines are read; default: %(default)s, this one")  # fmt: skip
     add("--write", type=Path, required=True, metavar="DOCUMENT")
     parser.set_defaults(run=run)
 
@@ -71,7 +75,7 @@ def _origin(found: Sequence[lines.Line]) -> str:
 def _latest(arguments: argparse.Namespace, kind: str) -> list[lines.Line]:
     """The last line of each key: a repeated measurement replaces an earlier one."""
     found: dict[str, lines.Line] = {}
-    for index, line in enumerate(lines.read(arguments.lines, kind)):
+    for index, line in enumerate(lines.read(arguments.lines, kind, version=arguments.verifier)):
         found[str(line.get("key", index))] = line
     return list(found.values())
 
@@ -92,20 +96,33 @@ def _agreement(arguments: argparse.Namespace) -> str:
     found = _latest(arguments, run_candidates.KIND)
     if not arguments.runs or not found:
         return ""
-    report = agreement.compare(arguments.runs, arguments.lines, arguments.adjudications)
+    report = agreement.compare(
+        arguments.runs, arguments.lines, arguments.adjudications, version=arguments.verifier
+    )
     return _origin(found) + agreement.markdown(report) if report["candidates"] else ""
 
 
 def _compile(arguments: argparse.Namespace) -> str:
     found = _latest(arguments, run_candidates.COMPILE_KIND)
+    if not found:
+        verified = _latest(arguments, run_candidates.KIND)
+        found = [_as_compiled(line) for line in verified if line["verdict"]["compile"] is not None]
     return _origin(found) + scores.markdown(scores.compile_table(found)) if found else ""
+
+
+def _as_compiled(line: lines.Line) -> lines.Line:
+    """What a Verdict says of compiling, as a line of `--compile-only` says it."""
+    verdict = line["verdict"]
+    status = verdict["status"] if verdict["status"] == "compile_error" else "ok"
+    report = {name: verdict["compile"][name] for name in ("lane", "seconds", "cached")}
+    return {**line, "status": status, **report}
 
 
 def _evaluators(part: str) -> Callable[[argparse.Namespace], str]:
     def section(arguments: argparse.Namespace) -> str:
         latest = {
             (line["run"], line["level"], line["problem"], line["sample"]): line
-            for line in lines.read(arguments.lines, evaluators.KIND)
+            for line in lines.read(arguments.lines, evaluators.KIND, version=arguments.verifier)
             if line["part"] == part
         }
         found = list(latest.values())
@@ -146,7 +163,7 @@ def _plain(value: object) -> bool:
 def _faults(arguments: argparse.Namespace) -> str:
     """One row for each kind of misbehaviour: how often it was tried, which statuses it got, and how
     many honest Verdicts after it were changed."""
-    found = list(lines.read(arguments.lines, "fault"))
+    found = list(lines.read(arguments.lines, "fault", version=arguments.verifier))
     kinds: dict[str, list[lines.Line]] = {}
     for line in found:
         kinds.setdefault(str(line["misbehaviour"]), []).append(line)

@@ -78,6 +78,8 @@ def test_a_document_is_filled_from_lines_of_this_version_alone(
     monkeypatch.undo()
     assert main(["bench", "report", str(kept), "--write", str(document)]) == 0
     assert report.NOTHING in document.read_text() and "old\n" not in document.read_text()
+    assert main(["bench", "report", str(kept), "--verifier", "old", "--write", str(document)]) == 0
+    assert "| abort | 1 |" in document.read_text() and "verifier old." in document.read_text()
     lines.append(kept, "fault", "card", body)
     assert main(["bench", "report", str(kept), "--write", str(document)]) == 0
     text = document.read_text()
