@@ -17,7 +17,7 @@ class UnknownEngine(ValueError):
 def engine(name: str, options: Mapping[str, Any] | None = None) -> Engine:
     """The Engine called `name`; raises UnknownEngine, also for an option's value that it
     does not know. `synth` takes `form`: `load_inline` (normally), or `native`, in which kernels for
-    CUDA compile in a tenth of a second."""
+    CUDA compile without host code."""
     if name == "synth":
         from musacoder_inference.engines.synth.engine import SynthEngine
 
