@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,27 @@ async def test_nvrtc_makes_an_image_of_the_device(
     assert symbols.has_device_code(result.library)
     assert symbols.code_loaders(result.library) == ()
     print(f"NVRTC took {result.seconds:.3f} s, its process included")
+
+
+@needs_nvrtc
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_compile_stage_keeps_it_in_a_lane_of_its_own(
+    worker: Worker, compile_cache: Path
+) -> None:
+    changed = CANDIDATE.replace("part[0];", f"part[0]; // {uuid.uuid4().hex}")
+    first = await _compiled(worker, compile_cache, changed, "cuda")
+    again = await _compiled(worker, compile_cache, changed, "cuda")
+    assert first.failure is None, first.failure
+    assert (first.report.lane, first.report.cached, again.report.cached) == ("native", False, True)
+    assert {item.symbol for item in first.report.resources} == {"rectify", "row_sum"}
+    (artefact,) = first.artefacts
+    assert first.artefacts == again.artefacts and artefact.path.endswith("both.cubin")
+    names = await load_in_process(artefact, "print(json.dumps([m.__name__, m.both.__doc__]))")
+    doc = "both(x: torch.Tensor, by: float) -> Tuple[torch.Tensor, torch.Tensor]\n"
+    assert names == ["both", doc]
+    wrong = await _compiled(worker, compile_cache, changed.replace("x[i] *", "z[i] *"), "cuda")
+    assert wrong.failure is not None and wrong.failure.status == "compile_error"
+    assert (wrong.failure.line, wrong.report.lane) == (7, "native")
 
 
 @needs_nvrtc
