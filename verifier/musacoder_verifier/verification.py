@@ -18,7 +18,7 @@ from musacoder_verifier.policy import legal, may_show_speedup, status
 from musacoder_verifier.profile.kernel_profile import ProfiledKernel
 from musacoder_verifier.reference import Reference
 from musacoder_verifier.settings import VerifierSettings, VerifyOptions
-from musacoder_verifier.slots import Slots
+from musacoder_verifier.slots import Company, NeverEmpty, Slots, Visit
 from musacoder_verifier.stages import baseline as baselines
 from musacoder_verifier.stages import (
     collect,
@@ -94,8 +94,8 @@ class Verification:
         """All stages, or as many as it takes to know that the Candidate fails."""
         if not await self.build():
             return
-        async with self._slots.on_device(self._backend.label, self._wait_for_slot):
-            await self._on_device()
+        async with self._slots.on_device(self._backend.label, self._wait_for_slot) as visit:
+            await self._on_device(visit)
 
     async def build(self) -> bool:
         """Collect and compile, without a device; False where the Candidate fails there."""
@@ -109,12 +109,12 @@ class Verification:
     def _wait_for_slot(self) -> None:
         self._on_stage(StageEvent("correctness", "waiting", detail={"device": self._backend.label}))
 
-    async def _on_device(self) -> None:
+    async def _on_device(self, visit: Visit) -> None:
         try:
             try:
                 await self._run_pair()
             except DeviceFull as full:
-                await self._alone(full)
+                await self._alone(full, visit)
         except StageStop as stop:
             self.facts.failure = stop.failure
             return
@@ -176,28 +176,41 @@ class Verification:
         self._artefacts = tuple(outcome.artefacts)
         return outcome.failure is None
 
-    async def _alone(self, full: DeviceFull) -> None:
+    async def _alone(self, full: DeviceFull, visit: Visit) -> None:
         """Before anybody is blamed for taking too much memory: once more, with the device for this
         verification alone, and the sides one after the other."""
         label = self._backend.label
         self.facts.correctness = self.facts.legality = self.facts.timing = None
         self.facts.not_checked[:] = ALWAYS_UNCHECKED
-        turns = Turns()
-        async with self._slots.alone(label), self._device("correctness") as held:
-            if not held:
-                raise InfraFault(
-                    f"{label} had no memory left ({full.failure.message}) and was in use for "
-                    f"{self._timeout:g} s"
-                )
-            taken = await self._others_leave()
-            self._holds_device = True
-            try:
-                await self._run_pair(turns)
-            except StageStop:
-                if not turns.full or taken <= _OTHERS_SHARE:
-                    raise
-            finally:
-                self._holds_device = False
+        turns, company = Turns(), Company()
+        try:
+            async with (
+                self._slots.alone(visit, self._wait_for_slot, company),
+                self._device("correctness") as held,
+            ):
+                if not held:
+                    raise InfraFault(
+                        f"{label} had no memory left ({full.failure.message}) and was in use for "
+                        f"{self._timeout:g} s"
+                    )
+                taken = await self._others_leave()
+                self._holds_device = True
+                try:
+                    await self._run_pair(turns)
+                except StageStop:
+                    if not turns.full or not (company.joined or taken > _OTHERS_SHARE):
+                        raise
+                finally:
+                    self._holds_device = False
+        except NeverEmpty as error:
+            raise InfraFault(
+                f"{label} had no memory left ({full.failure.message}), and other verifications "
+                "did not leave it"
+            ) from error
+        if turns.full and company.joined:
+            raise InfraFault(
+                f"{label} had no memory left ({full.failure.message}) beside other verifications"
+            )
         if turns.full and taken > _OTHERS_SHARE:
             raise InfraFault(
                 f"{label} has too little memory for {self._path} while other processes hold "
