@@ -38,7 +38,8 @@ spec = {
 }
 answers = []
 for sparing in (False, True):
-    judging = reference.Judge({**spec, "take_turns": sparing}, outputs, state)
+    notes = []
+    judging = reference.Judge({**spec, "take_turns": sparing}, outputs, state, notes.append)
     made = {**spec, "source": REFERENCE.replace("Model", "ModelNew"), "path": "k", "artefacts": {}}
     checked = candidate.CheckedCandidate(made, outputs, state)
     ask, run = judging.operations(), checked.operations()
@@ -60,6 +61,8 @@ for sparing in (False, True):
             run["rest"]({})
     told.append(ask["oracle"]({}))
     answers.append(told)
+    running = [note["user_code"]["running"] for note in notes]
+    assert running and running == [True, False] * (len(running) // 2), running
 print(json.dumps(answers))
 """
 

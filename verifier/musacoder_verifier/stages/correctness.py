@@ -77,7 +77,8 @@ async def check(
     planned: int = kernelbench.TRIALS,
 ) -> CorrectnessOutcome:
     """All trials: ours, or `planned` ones as KernelBench runs them, noted in `like_kernelbench`.
-    StageStop only for faults of the Reference; InfraFault for ours."""
+    StageStop only for faults of the Reference, and where our own work took the time; InfraFault
+    for the machine's."""
     run = _Check(pair, deadline)
     failure: Failure | None = None
     oracle: Mapping[str, Any] = {"state": "strong", "imposters": []}
@@ -88,7 +89,7 @@ async def check(
         else:
             await run.trials_like_kernelbench(planned, like_kernelbench)
     except StageStop as stop:
-        if stop.failure.status == "reference_error":
+        if stop.failure.status in ("reference_error", "infra_error"):
             raise
         failure = stop.failure
         run.figures.trials += 1

@@ -42,6 +42,8 @@ async def probe(
             scope[probe] = "wrong"
             continue
         except StageStop as stop:
+            if stop.failure.status == "infra_error":
+                raise
             scope[probe] = "wrong" if stop.lost else "refuses"
             if stop.lost or "process" in stop.failure.message or stop.failure.status == "timeout":
                 break  # it is dead; what is left was not tried

@@ -19,6 +19,9 @@ from musacoder_verifier.verdict import Failure, Status
 from musacoder_verifier.worker import Child, ChildDied, ChildTimeout
 
 _DETAIL = 4000
+# A Reference is said to take too long where its own code took so much of a stage's time. Both sides
+# and the work on their outputs share that time, and a check calls the Reference many times.
+_REFERENCE_SHARE = 0.25
 
 
 class StageStop(Exception):
@@ -159,6 +162,33 @@ class CandidateSide:
         )
 
 
+class _UserTime:
+    """How long the user's own code took of a stage's time, as its child tells it."""
+
+    def __init__(self) -> None:
+        self._deadline: Deadline | None = None
+        self._before = 0.0  # when the stage began
+        self._told = 0.0
+        self._noted = False
+        self._since: float | None = None  # it is running
+
+    def within(self, deadline: Deadline) -> None:
+        if deadline is not self._deadline:
+            self._deadline, self._before, self._noted = deadline, self._told, False
+
+    def note(self, told: Mapping[str, Any]) -> None:
+        self._noted = True
+        self._told = number(told["seconds"])
+        self._since = time.monotonic() if told["running"] else None
+
+    def seconds(self) -> float | None:
+        """None where nothing was told in this stage."""
+        if not self._noted:
+            return None
+        present = time.monotonic() - self._since if self._since is not None else 0.0
+        return self._told - self._before + present
+
+
 class ReferenceSide:
     """The reference child: the user's own code, and our judge. It may be asked while it still works
     on an earlier question: they are put to it one after the other."""
@@ -168,12 +198,14 @@ class ReferenceSide:
         self._reference = reference
         self._turns = turns
         self._turn = asyncio.Lock()
+        self._user_time = _UserTime()
 
     async def ask(
         self, message: dict[str, Any], deadline: Deadline, *, runs_user_code: bool = True
     ) -> dict[str, Any]:
-        """The answer to `message`. Raises StageStop with a reference_error, InfraFault, and
-        DeviceFull unless it was alone on the device."""
+        """The answer to `message`. Raises StageStop with a reference_error, or with an infra_error
+        where time ran out that others took; InfraFault, and DeviceFull unless it was alone on the
+        device."""
         async with self.turn(deadline):
             return await self._ask(message, deadline, runs_user_code=runs_user_code)
 
@@ -197,12 +229,10 @@ class ReferenceSide:
         try:
             async with self._turn:
                 await self.child.send(message)
-                answer = await self.child.receive(deadline.left())
+                answer = await self._answer(deadline)
         except ChildTimeout as error:
-            if not runs_user_code:
-                raise InfraFault(f"judging took more than {deadline.seconds:g} s") from error
-            sentence = f"the Reference did not finish within {deadline.seconds:g} s"
-            raise StageStop(self._failure(sentence, error.stderr_tail)) from error
+            failure = self._out_of_time(deadline, error.stderr_tail, runs_user_code)
+            raise StageStop(failure) from error
         except ChildDied as error:
             ours = error.reason not in (None, "memory", "processes")
             if ours or not runs_user_code:
@@ -220,6 +250,39 @@ class ReferenceSide:
                 self._turns.full = True
             raise StageStop(failure)
         return answer
+
+    async def _answer(self, deadline: Deadline) -> dict[str, Any]:
+        """The next message that is an answer."""
+        self._user_time.within(deadline)
+        while True:
+            message = await self.child.receive(deadline.left())
+            if "user_code" not in message:
+                return message
+            self._user_time.note(message["user_code"])
+
+    def _out_of_time(self, deadline: Deadline, detail: str, runs_user_code: bool) -> Failure:
+        spent = self._user_time.seconds()
+        # Timed samples tell nothing, so as not to disturb the clocks.
+        if spent is None and runs_user_code:
+            return self._failure(
+                f"the Reference did not finish within the {deadline.seconds:g} s of the stage "
+                f"{deadline.stage}",
+                detail,
+            )
+        if spent is not None and spent >= _REFERENCE_SHARE * deadline.seconds:
+            return self._failure(
+                f"the Reference did not finish within {deadline.seconds:g} s, of which its own "
+                f"code took {spent:.1f} s",
+                detail,
+            )
+        return Failure(
+            "infra_error",
+            deadline.stage,
+            f"the stage {deadline.stage} did not end within {deadline.seconds:g} s, of which the "
+            f"Reference's own code took {spent or 0.0:.1f} s: copying and comparing the outputs "
+            "takes longer than that, or the machine is busy; raise the stage timeout",
+            detail[-_DETAIL:],
+        )
 
     def _failure(self, message: str, detail: str, line: int | None = None) -> Failure:
         return reference_failure(self._reference, message, detail, line)

@@ -83,7 +83,7 @@ async def measure(
     try:
         problem = await session.run()
     except StageStop as stop:
-        if stop.failure.status == "reference_error":
+        if stop.failure.status in ("reference_error", "infra_error"):
             raise
         return TimingOutcome(None, stop.failure, findings)
     if problem is not None:

@@ -1,7 +1,8 @@
 """Reference child: makes the expected values, and judges what the candidate child returns.
 
 Messages have an `op` (a method of `Judge`); an exception of the user's code is answered with
-`{"failure": ...}` as `children.probe.explain` makes it. File descriptors: outputs of the Candidate
+`{"failure": ...}` as `children.probe.explain` makes it. Before an answer there may be messages
+`{"user_code": ...}`, see `user_time`. File descriptors: outputs of the Candidate
 (read here), parameters of the Reference (written here).
 """
 
@@ -24,6 +25,7 @@ from musacoder_runtime import (
     scope,
     tensor_state,
     tensor_tree,
+    user_time,
 )
 from musacoder_runtime import runner as running
 from musacoder_runtime.channel import Channel
@@ -41,13 +43,20 @@ _SLOW_INPUTS = 1.0
 
 def main(channel: Channel, spec: dict[str, Any]) -> None:
     """`spec`: `reference` (see `reference_module`), `device`, `threads`, `tf32`."""
-    judging = Judge(spec, *channel.fds)
+    judging = Judge(spec, *channel.fds, tell=channel.send)
     running.serve(channel, judging.operations())
 
 
 class Judge:
-    def __init__(self, spec: dict[str, Any], outputs_fd: int, state_fd: int) -> None:
+    def __init__(
+        self,
+        spec: dict[str, Any],
+        outputs_fd: int,
+        state_fd: int,
+        tell: Callable[[dict[str, Any]], None] = lambda message: None,
+    ) -> None:
         self._spec = spec
+        self._user_code = user_time.UserTime(tell)
         self._outputs_fd = outputs_fd
         self._state_fd = state_fd
         self._device = devices.get(spec["device"])
@@ -132,9 +141,10 @@ class Judge:
     def setup(self, message: dict[str, Any]) -> dict[str, Any]:
         """Load, build, and see that it gives the same outputs for the same inputs."""
         reference = self._spec["reference"]
-        module = reference_module.load(reference)
-        self._stage = "model"
-        model = reference_module.construct(module, reference_module.SEED)
+        with self._user_code.running():
+            module = reference_module.load(reference)
+            self._stage = "model"
+            model = reference_module.construct(module, reference_module.SEED)
         training = bool(reference.get("training", False))
         self._runner = running.Runner(
             module, model, self._device, training, self._spec["host_inputs"]
@@ -142,14 +152,11 @@ class Judge:
         self._stage = "inputs"
         seed = message["seed"]
         started = time.monotonic()
-        inputs = self._runner.inputs(seed, recipes.OWN)
+        inputs = self._inputs(seed, recipes.OWN)
         digest = recipes.digest(inputs)
         # Where making them takes long, the Candidate's process alone makes them a second time.
         spent = time.monotonic() - started
-        if (
-            spent < _SLOW_INPUTS
-            and recipes.digest(self._runner.inputs(seed, recipes.OWN)) != digest
-        ):
+        if spent < _SLOW_INPUTS and recipes.digest(self._inputs(seed, recipes.OWN)) != digest:
             raise reference_module.ReferenceFault(
                 "get_inputs returns other values each time although the generators are seeded"
             )
@@ -202,7 +209,17 @@ class Judge:
 
     def _run(self, inputs: list[Any], seed: int) -> Flat:
         """Expected outputs on a copy of the inputs, as host tensors of their own memory."""
-        return self._kept(self._runner.forward(recipes.clone(inputs), seed))
+        return self._kept(self._forward(recipes.clone(inputs), seed))
+
+    def _inputs(self, seed: int, distribution: str) -> list[Any]:
+        with self._user_code.running():
+            made: list[Any] = self._runner.inputs(seed, distribution)
+            self._device.synchronize()
+        return made
+
+    def _forward(self, inputs: list[Any], seed: int) -> Any:
+        with self._user_code.running():
+            return self._runner.forward(inputs, seed)
 
     def trial(self, message: dict[str, Any]) -> dict[str, Any]:
         """Expected values of one recipe. A recipe that the Reference refuses is skipped, unless
@@ -213,13 +230,13 @@ class Judge:
             self._trial = None
             self._made.clear()
             self._device.release()
-        inputs = self._runner.inputs(seed, distribution)
+        inputs = self._inputs(seed, distribution)
         before = recipes.leaf_digests(inputs)
         digest = recipes.combined(before)
         # They are made once more where they are needed.
         used = inputs if self._sparing else recipes.clone(inputs)
         try:
-            output = self._runner.forward(used, seed)
+            output = self._forward(used, seed)
         except Exception as error:
             if own or (self._device.out_of_memory(error) and not self._spec["take_turns"]):
                 raise
@@ -340,9 +357,7 @@ class Judge:
     def probe(self, message: dict[str, Any]) -> dict[str, Any]:
         """Expected values for inputs of another form; skipped where the Reference refuses them."""
         try:
-            inputs = scope.change(
-                self._runner.inputs(message["seed"], recipes.OWN), message["probe"]
-            )
+            inputs = scope.change(self._inputs(message["seed"], recipes.OWN), message["probe"])
             expected = self._run(inputs, message["seed"])
         except Exception as error:
             return {"skip": f"the Reference refuses it: {type(error).__name__}"}
@@ -373,8 +388,7 @@ class Judge:
         """The inputs of a trial, on the device."""
         if trial.inputs:
             return recipes.to_device(trial.inputs, self._device.torch_device)
-        made: list[Any] = self._runner.inputs(trial.seed, trial.distribution)
-        return made
+        return self._inputs(trial.seed, trial.distribution)
 
     def state(self, message: dict[str, Any]) -> dict[str, Any]:
         """The parameters, changed by `seed` unless it is None, in the memory file."""
