@@ -16,6 +16,7 @@ calls before the first sample are drawn too: nothing tells a Candidate which cal
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 import time
@@ -175,15 +176,16 @@ class _Session:
         calls = self._chance.sample(range(into.calls), max(1, compared))
         if self._settings.take_turns:
             async with self._pair.candidate.turn(self._deadline):
-                await self._sample(into, "candidate", seed, span, warm=True)
+                await self._sample_in_turn(into, "candidate", seed, span)
                 fetched = await self._fetch(calls)
             async with self._pair.reference.turn(self._deadline):
-                await self._sample(into, "reference", seed, span, warm=True)
+                await self._sample_in_turn(into, "reference", seed, span)
                 return await self._judge(fetched, seed, calls)
         # Who goes first alternates: neither side always runs on the other's leftovers.
         order = ("reference", "candidate")
+        await asyncio.gather(*(self._prepare(into, side, seed) for side in order))
         for side in order if index % 2 == 0 else order[::-1]:
-            await self._sample(into, side, seed, span)
+            await self._sample(into, side, span)
         # Drawn when it is all over: outputs so large that comparing them takes the time that
         # samples need are compared for some samples only.
         affordable = _COMPARING_SHARE * self._settings.budget / _FEWEST_SAMPLES
@@ -194,17 +196,25 @@ class _Session:
         self._comparing = time.monotonic() - started
         return failure
 
-    async def _sample(
-        self, into: Samples, side: str, seed: int, span: bool, warm: bool = False
-    ) -> None:
-        go = {"op": "go", "calls": into.calls, "hold_ns": self._hold, "span": span}
-        prepare = {"op": "prepare", "seed": seed, "calls": into.calls}
-        if warm:  # the memory was given back meanwhile
-            await _ask(self._pair, side, prepare, self._deadline)
-            await _ask(self._pair, side, go, self._deadline)
-        await _ask(self._pair, side, prepare, self._deadline)
+    async def _prepare(self, into: Samples, side: str, seed: int) -> None:
+        message = {"op": "prepare", "seed": seed, "calls": into.calls}
+        await _ask(self._pair, side, message, self._deadline)
+
+    async def _sample_in_turn(self, into: Samples, side: str, seed: int, span: bool) -> None:
+        await self._prepare(into, side, seed)
+        # The memory was given back meanwhile: the first calls ask the driver for it.
+        await _ask(self._pair, side, self._go(into, span), self._deadline)
+        await self._prepare(into, side, seed)
+        await self._sample(into, side, span)
+
+    def _go(self, into: Samples, span: bool) -> dict[str, Any]:
+        return {"op": "go", "calls": into.calls, "hold_ns": self._hold, "span": span}
+
+    async def _sample(self, into: Samples, side: str, span: bool) -> None:
+        """One sample of what was prepared, from cold caches."""
+        await _ask(self._pair, side, {"op": "cool"}, self._deadline)
         start = time.perf_counter()
-        answer = await _ask(self._pair, side, go, self._deadline)
+        answer = await _ask(self._pair, side, self._go(into, span), self._deadline)
         outside = (time.perf_counter() - start) * 1e9
         inside, host = max(number(answer["ns"]), 1.0), max(number(answer["host_ns"]), 1.0)
         into.add(side, inside, outside, host)

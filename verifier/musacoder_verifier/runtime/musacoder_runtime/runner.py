@@ -84,7 +84,7 @@ class Runner:
         self._buffers = [(buffer, buffer.clone()) for buffer, _ in self._buffers]
 
     def prepare(self, seed: int, calls: int) -> dict[str, Any]:
-        """Fresh inputs, values and addresses, for one sample of `calls` calls; then cold caches."""
+        """Fresh inputs, values and addresses, for one sample of `calls` calls."""
         first = self.inputs(seed, recipes.OWN)
         size = size_of(first)
         distinct = max(1, min(calls, _SAMPLE_BYTES // max(size, 1)))
@@ -92,9 +92,13 @@ class Runner:
         self._sets = [first, *recipes.varied(first, seed, distinct - 1)]
         self._outputs = []
         self.device.synchronize()
+        return {"distinct": distinct, "input_bytes": size}
+
+    def cool(self) -> dict[str, Any]:
+        """Cold caches, right before a sample."""
         self.device.warm_memory()
         self.device.flush()
-        return {"distinct": distinct, "input_bytes": size}
+        return {}
 
     def sample(self, calls: int, hold_ns: float = 0.0, span: bool = False) -> devices.Times:
         """Times of `calls` calls on what `prepare` made; keeps their outputs. `span`: back to back,
@@ -177,6 +181,8 @@ def timing_operation(runner: Runner, message: dict[str, Any]) -> Optional[dict[s
     operation = message["op"]
     if operation == "prepare":
         return runner.prepare(message["seed"], message["calls"])
+    if operation == "cool":
+        return runner.cool()
     if operation == "go":
         times = runner.sample(message["calls"], message["hold_ns"], message["span"])
         outputs = runner.timed_outputs(list(range(message["calls"])))
@@ -213,6 +219,7 @@ def calibrate(runner: Runner, seed: int, rounds: int = 5) -> devices.Times:
         if done > rounds // 2 and time.perf_counter_ns() > ends:
             break
         runner.prepare(seed, 1)
+        runner.cool()
         hold = HOLD * times[-1].host if len(times) > 1 else 0.0
         times.append(runner.sample(1, min(hold, MOST_HOLD_NS)))
         runner.drop_timed_outputs()

@@ -105,6 +105,7 @@ def _measure(
     for index in range(spec["samples"] + 1):
         for name, runner in (("eager_ns", eager), ("compiled_ns", compiled)):
             runner.prepare(spec["seed"] + index, calls)
+            runner.cool()
             spent = runner.sample(calls, hold)
             if index:  # the first one warms up
                 times[name].append(spent.device)

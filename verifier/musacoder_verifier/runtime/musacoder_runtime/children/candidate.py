@@ -91,7 +91,7 @@ class CheckedCandidate:
             "again": self.again,
             "probe": self.probe,
             "device_work": self.device_work,
-            **dict.fromkeys(("prepare", "go", "calibrate", "busy_threads"), self._time),
+            **dict.fromkeys(("prepare", "cool", "go", "calibrate", "busy_threads"), self._time),
             "fetch": self.fetch,
             "rest": self.rest,
         }

@@ -74,7 +74,7 @@ class Judge:
         self._sparing: bool = spec["take_turns"]
 
     def operations(self) -> dict[str, Callable[[dict[str, Any]], dict[str, Any]]]:
-        names = ("prepare", "go", "calibrate", "bandwidth", "ceilings")
+        names = ("prepare", "cool", "go", "calibrate", "bandwidth", "ceilings")
         own = {"setup": self.setup, "trial": self.trial, "state": self.state}
         return {
             **{name: self._guarded(name, operation) for name, operation in own.items()},
