@@ -276,8 +276,9 @@ class _Job:
             return "the fast lane failed without a message"
         try:
             words = await vocabulary.read(
-                prepared, self.info, self.compiler, self.flags, self.timeout
-            )
+                prepared, self.info, self.compiler, self.flags, self.timeout,
+                self.device.toolkit.include_dirs if self.device is not None else (),
+            )  # fmt: skip
         except (OSError, tools.ToolError) as error:
             words = None
             reason = str(error)
