@@ -48,10 +48,7 @@ _NO_MEMBER = re.compile(
     rf"|^no member named {_QUOTED} in namespace '{_TORCH}'"
 )
 # Names that the vendor's headers declare, which those of PyTorch's CUDA part bring along.
-_VENDOR_NAME = re.compile(
-    r"(?:cu|CU|cuda|CUDA)(?:[A-Z_]|blas|sparse|solver|rand|fft|dnn|BLAS|SPARSE|SOLVER|RAND|FFT|DNN)"
-    r"|nv|NV"
-)
+_VENDOR_NAME = re.compile(r"(?:cu|CU|cuda|CUDA)(?:[A-Z_]|blas|sparse|solver|rand|fft|dnn)|nv|NV")
 # Of a name, what tells whose it is: "CUBLAS" of CUBLAS_OP_N, "cudaMem" of cudaMemcpy.
 _FAMILY = re.compile(r"(?i:cublas|cusparse|cusolver|curand|cufft|cudnn|cuda|nv[a-z]+|cu)")
 # Headers of PyTorch's CUDA part: they are read as text, since a toolkit may lack what they include.
@@ -220,32 +217,36 @@ def _vendor_words(folders: Sequence[str]) -> set[str]:
 
 def independent_of_headers(
     messages: Sequence[Message], texts: Sequence[str], vocabulary: Vocabulary
-) -> bool:
-    """Whether an error stands in the source itself and must come with the real headers too.
+) -> tuple[Message, ...]:
+    """The messages, where an error stands in the source itself and must come with the real headers
+    too; none in doubt.
 
     The first error decides, for what follows it is often only its consequence. After a member that
-    the facade lacks, an unknown name decides as well if the source only ever calls it.
+    the facade lacks, an unknown name decides as well if the source only ever calls it; then it is
+    the only message that is known to be right.
     """
     errors = [message for message in messages if message.severity == "error"]
     if not errors or _own_torch_headers(texts):
-        return False
+        return ()
     for place, error in enumerate(errors):
         if error.source is None:
-            return False
+            return ()
+        told = tuple(messages) if place == 0 else (error,)
         missing = _name(_NO_MEMBER, error.text)
         unknown = _name(_UNKNOWN_NAME, error.text)
         if missing is not None:
             if _only(missing, texts, r"::$") and _nowhere(missing, texts, vocabulary):
-                return True
+                return told
         elif unknown is not None:
             called = place == 0 or _only(unknown, texts, r"[;{}]$", r"\s*\(")
             if called and _unknown(unknown, texts, vocabulary):
-                return True
+                return told
             if place == 0:
-                return False
+                return ()
         else:
-            return place == 0 and _wrong_syntax(error.text, texts, vocabulary)
-    return False
+            wrong = place == 0 and _wrong_syntax(error.text, texts, vocabulary)
+            return told if wrong else ()
+    return ()
 
 
 def _name(pattern: re.Pattern[str], text: str) -> str | None:

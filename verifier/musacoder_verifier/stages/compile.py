@@ -233,10 +233,12 @@ class _Job:
             if last:
                 return self._compile_error("fast", request, result, None)
         lacking = await self._lacking(request, result, prepared)
-        if lacking is None or self.lane == "fast":
-            return self._compile_error("fast", request, result, None)
-        await asyncio.to_thread(_publish_reason, cache, key, lacking)
-        return await self._stock(request, lacking)
+        if not isinstance(lacking, str):
+            result = replace(result, messages=lacking)
+        elif self.lane == "auto":
+            await asyncio.to_thread(_publish_reason, cache, key, lacking)
+            return await self._stock(request, lacking)
+        return self._compile_error("fast", request, result, None)
 
     async def _native(self, request: BuildRequest) -> _Built:
         device = self.device
@@ -269,8 +271,8 @@ class _Job:
 
     async def _lacking(
         self, request: BuildRequest, result: LaneResult, prepared: Prepared
-    ) -> str | None:
-        """What the facade may lack, as a phrase; None where the source is wrong whatever the
+    ) -> str | tuple[diagnostics.Message, ...]:
+        """What the facade may lack, as a phrase; or the messages that are right whatever the
         headers are. In doubt the real compiler run decides."""
         if not any(message.severity == "error" for message in result.messages):
             return "the fast lane failed without a message"
@@ -284,8 +286,9 @@ class _Job:
             reason = str(error)
         if words is not None:
             texts = [source.text for source in request.sources]
-            if vocabulary.independent_of_headers(result.messages, texts, words):
-                return None
+            own = vocabulary.independent_of_headers(result.messages, texts, words)
+            if own:
+                return own
             first = next(item for item in result.messages if item.severity == "error")
             reason = f"the fast lane does not take: {first.text}"
         return reason
