@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 from musacoder_lsp import __version__
@@ -40,7 +41,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Exception as problem:
+        # Left to Python it would end with 1, which here says that a kernel is no good.
+        traceback.print_exc()
+        print(
+            f"musacoder: a fault of musacoder itself ({_named(problem)}); please report the lines "
+            "above.",
+            file=sys.stderr,
+        )
+        return 2
     return code
+
+
+def _named(problem: Exception) -> str:
+    return traceback.format_exception_only(problem)[-1].strip().splitlines()[0]
 
 
 if __name__ == "__main__":

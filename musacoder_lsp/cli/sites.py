@@ -40,7 +40,13 @@ def run(arguments: argparse.Namespace) -> int:
         return options.fail(problem, as_json=arguments.json)
     document = Document(source.text)
     found = find_sites(source.text, str(path))
-    if source.damaged:
+    if source.unknown_encoding is not None:
+        print(
+            f"{path} names the unknown encoding {source.unknown_encoding}; "
+            "correct its coding line.",
+            file=sys.stderr,
+        )
+    elif source.damaged:
         print(
             f"{path} is not valid {source.encoding}; add a coding line, or save it as UTF-8.",
             file=sys.stderr,

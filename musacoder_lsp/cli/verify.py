@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,6 +80,8 @@ def _options(arguments: argparse.Namespace, chosen: Settings) -> VerifyOptions:
             raise Unusable("--tolerance belongs to --like kernelbench; give both.")
         made: VerifyOptions = make_options(chosen)
         return made
+    if arguments.tolerance is not None and not 0 <= arguments.tolerance < math.inf:
+        raise Unusable("--tolerance must be a number, zero or above.")
     if arguments.trials < 1:
         raise Unusable("--trials must be at least 1.")
     return kernelbench.options(

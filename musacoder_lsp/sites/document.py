@@ -154,12 +154,15 @@ def _common_prefix(before: str, after: str, limit: int) -> int:
 @dataclass(frozen=True, slots=True)
 class SourceText:
     """A file as it was read. `damaged`: bytes that are not valid in `encoding` stand as U+FFFD, so
-    no edit may be offered. `binary`: it holds NUL bytes and is no source at all."""
+    no edit may be offered. `binary`: it holds NUL bytes and is no source at all.
+    `unknown_encoding`: the coding line names it and Python has none of that name for text, so the
+    text was read as UTF-8."""
 
     text: str
     encoding: str
     damaged: bool = False
     binary: bool = False
+    unknown_encoding: str | None = None
 
 
 def decode_source(data: bytes) -> SourceText:
@@ -178,7 +181,8 @@ def decode_source(data: bytes) -> SourceText:
     try:
         return SourceText(data.decode(encoding, "replace"), encoding, damaged=True)
     except LookupError:
-        return SourceText(data.decode("utf-8", "replace"), "utf-8", damaged=True)
+        text = data.decode("utf-8", "replace")
+        return SourceText(text, "utf-8", damaged=True, unknown_encoding=encoding)
 
 
 def _declared_encoding(data: bytes) -> str | None:

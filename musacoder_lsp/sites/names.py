@@ -102,6 +102,17 @@ def targets(node: Node, data: bytes) -> Iterator[str]:
 
 def bindings(node: Node, data: bytes) -> Iterator[Binding]:
     """Bindings that a statement of a module (or class) body makes in that body's scope."""
+    # Not recursive: code that a generator wrote nests deeper than Python's own stack.
+    stack = [node]
+    while stack:
+        statement = stack.pop()
+        yield from _own_bindings(statement, data)
+        if statement.type in _BLOCKS and definition_of(statement) is None:
+            stack.extend(reversed(statement.named_children))
+
+
+def _own_bindings(node: Node, data: bytes) -> Iterator[Binding]:
+    """Bindings of a statement without those of the statements inside it."""
     kind = node.type
     definition = definition_of(node)
     if definition is not None:
@@ -126,8 +137,6 @@ def bindings(node: Node, data: bytes) -> Iterator[Binding]:
             for clause in node.named_children:
                 if clause.type == "with_clause":
                     yield from _with_names(clause, data)
-        for child in node.named_children:
-            yield from bindings(child, data)
 
 
 def _assigned(node: Node, data: bytes) -> Iterator[Binding]:

@@ -12,7 +12,13 @@ from musacoder_lsp.cli.main import main
 
 @pytest.mark.parametrize(
     ("arguments", "word"),
-    [(("--tolerance", "0.01"), "--like"), (("--like", "kernelbench", "--trials", "0"), "--trials")],
+    [
+        (("--tolerance", "0.01"), "--like"),
+        (("--like", "kernelbench", "--trials", "0"), "--trials"),
+        (("--like", "kernelbench", "--tolerance", "nan"), "--tolerance"),
+        (("--like", "kernelbench", "--tolerance", "inf"), "--tolerance"),
+        (("--like", "kernelbench", "--tolerance=-1e-3"), "--tolerance"),
+    ],
 )
 def test_options_that_do_not_fit(
     arguments: tuple[str, ...], word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

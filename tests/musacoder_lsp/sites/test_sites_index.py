@@ -299,3 +299,10 @@ def test_site_at_is_the_innermost() -> None:
     outer = index.site_at(text.index("torch.exp"))
     assert (inner and inner.name, outer and outer.name) == ("Outer.Net", "Outer")
     assert index.site_at(0) is None
+
+
+def test_blocks_nested_deeper_than_the_stack() -> None:
+    depth = 3000
+    nest = "".join(" " * level + "if x:\n" for level in range(depth)) + " " * depth + "y = 1\n"
+    code = "import torch\ndef f(x):\n    return torch.relu(x)\n"
+    assert [site.name for site in find_sites(code + nest)] == ["f"]
