@@ -15,7 +15,7 @@ from musacoder_verifier.reference import Reference
 from musacoder_verifier.worker import WorkerInfo
 
 # Change it when the same Candidate may get another Verdict from changed code.
-CHECKS_VERSION = "4"
+CHECKS_VERSION = "5"
 
 
 def versions(info: WorkerInfo, backend: Backend) -> dict[str, str]:

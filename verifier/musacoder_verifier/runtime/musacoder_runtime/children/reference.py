@@ -43,7 +43,8 @@ _SLOW_INPUTS = 1.0
 
 def main(channel: Channel, spec: dict[str, Any]) -> None:
     """`spec`: `reference` (see `reference_module`), `device`, `threads`, `tf32`."""
-    judging = Judge(spec, *channel.fds, tell=channel.send)
+    outputs_fd, state_fd = channel.fds
+    judging = Judge(spec, outputs_fd, state_fd, channel.send)
     running.serve(channel, judging.operations())
 
 
