@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,3 +48,17 @@ def test_a_fault_of_our_own_is_no_negative(
     assert main(["sites", str(path)]) == 2
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("musacoder: a fault of musacoder itself (RuntimeError: two)")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_a_name_that_the_terminal_cannot_show(encoding: str, tmp_path: Path) -> None:
+    path = os.fsencode(tmp_path) + b"/caf\xe9 \xc3\xa9.py"
+    Path(os.fsdecode(path)).write_bytes(TENSOR_CODE)
+    ran = subprocess.run(
+        [sys.executable, "-m", "musacoder_lsp.cli.main", "sites", os.fsdecode(path)],
+        env={**os.environ, "PYTHONUTF8": "1", "PYTHONIOENCODING": encoding},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+    )
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert rb"caf\udce9" in ran.stdout
