@@ -239,8 +239,13 @@ def _provenance(trajectory: Trajectory, shown: Turn) -> list[str]:
     return lines
 
 
+def _visible(character: str) -> str:
+    # A Candidate's own message must not steer the terminal, such as to write over its result.
+    return character if character.isprintable() else repr(character)[1:-1]
+
+
 def _wrap(label: str, text: str) -> list[str]:
     """A labelled paragraph within WIDTH; a long word is broken rather than let stick out."""
-    plain = " ".join(text.split())
+    plain = "".join(map(_visible, " ".join(text.split())))
     rows = textwrap.wrap(plain, WIDTH - _LABEL, break_on_hyphens=False) or [""]
     return [f"{label if i == 0 else '':<{_LABEL}}{row}".rstrip() for i, row in enumerate(rows)]

@@ -94,3 +94,12 @@ def test_a_report_is_narrow_whatever_it_says(name: str, message: str, speedup: f
         state = replace(judged(found), site=replace(SITE, name=name), stale="it changed")
         lines = report(state, 0.0)
         assert all(len(line) <= WIDTH and "\n" not in line for line in lines)
+
+
+@pytest.mark.parametrize("hidden", ["\x1b[2K\x1b[1A", "\x07", "\x9b2J", "\u202e", "\ud800"])
+def test_a_message_cannot_steer_the_terminal(hidden: str) -> None:
+    failure = Failure("runtime_error", "correctness", f"no {hidden}ok é漢🙂", "", None, 3)
+    text = "".join(report(judged(verdict("runtime_error", failure=failure)), 0.0))
+    assert not any(character in text for character in hidden if not character.isprintable())
+    assert "é漢🙂" in text
+    assert "ok" in text
