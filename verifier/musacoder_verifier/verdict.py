@@ -154,7 +154,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """See DESIGN section 10 for the JSON; `musacoder_verifier.verdict_json` converts both ways."""
+    """What verification found; `musacoder_verifier.verdict_json` converts it to JSON and back."""
 
     status: Status
     policy: str

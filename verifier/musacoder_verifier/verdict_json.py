@@ -1,4 +1,4 @@
-"""Verdict to JSON (DESIGN section 10) and back.
+"""Verdict to JSON and back.
 
 JSON has no NaN and no infinity, and an error may be either: such numbers are written as the
 strings "NaN", "Infinity" and "-Infinity". Keys that this version does not know are ignored when
