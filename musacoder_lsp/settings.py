@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from musacoder_inference.registry import ENGINES
+
 SECTION = "musacoder"
 
-ENGINES = ("synth", "openai", "transformers")
 BACKENDS = ("cpu", "cuda", "musa", "emulator")
 POLICIES = ("libraries-allowed", "native-only", "kernelbench")
 LENS_KINDS = ("module", "function", "call")

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from musacoder_inference.engines.base import BackendName
+from musacoder_inference.registry import ENGINES
 from musacoder_verifier.candidate import Provenance
 from musacoder_verifier.reference import Reference
 
-from musacoder_lsp import settings
 from musacoder_lsp.assistant import Assistant, AssistantOptions, Trajectory
 from musacoder_lsp.cli import options, progress
 from musacoder_lsp.cli.options import Unusable
@@ -50,7 +50,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "column, for the operation there. Exit code 1: no correct kernel came out.",
     )
     parser.add_argument("target", metavar="FILE:LINE[:COL]")
-    parser.add_argument("--engine", choices=settings.ENGINES, default=Settings().engine)
+    parser.add_argument("--engine", choices=ENGINES, default=Settings().engine)
     parser.add_argument(
         "--workload", metavar="TEXT", help="inputs, such as 'x: f32[1024, 4096], n: 3'"
     )

@@ -6,6 +6,7 @@ import ast
 import asyncio
 import contextlib
 import os
+import resource
 import signal
 import stat
 import sys
@@ -130,6 +131,17 @@ async def test_a_memory_file_cannot_be_shrunk_by_a_child(worker: Worker) -> None
         message = await answer(worker, "import os; os.truncate(channel.fds[0], 0)", fds=[file.fd])
         assert message["error"]["type"] == "PermissionError"
         assert os.fstat(file.fd).st_size == 4096
+
+
+async def test_a_limit_of_file_sizes_is_named_and_passes(worker: Worker) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(WorkerError, match="ulimit -f"):
+            await answer(worker, "pass")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert await answer(worker, "channel.send({'done': True})") == {"done": True}
 
 
 async def test_an_exception_comes_as_data_with_its_lines(worker: Worker) -> None:

@@ -251,7 +251,15 @@ class Worker:
             )
         self._count += 1
         ours, theirs = socket.socketpair()
-        child = Child(self._count, limits, ours)
+        try:
+            child = Child(self._count, limits, ours)
+        except OSError as error:
+            ours.close()
+            theirs.close()
+            raise WorkerError(
+                f"no memory file for a child's output can be made: {error.strerror}; raise the "
+                "limit of file sizes (ulimit -f) or free memory"
+            ) from error
         self._children[child.number] = child
         request = {
             "op": "fork",

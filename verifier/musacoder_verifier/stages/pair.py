@@ -12,7 +12,7 @@ from musacoder_verifier.candidate import Candidate
 from musacoder_verifier.limits import Limits
 from musacoder_verifier.memory_file import MemoryFile
 from musacoder_verifier.reference import Reference
-from musacoder_verifier.stages.side import CandidateSide, ReferenceSide, Turns
+from musacoder_verifier.stages.side import CandidateSide, InfraFault, ReferenceSide, Turns
 from musacoder_verifier.worker import Worker
 
 # Memory files are sparse: this bounds what fits, not what is taken.
@@ -82,8 +82,14 @@ async def start(
     spec = {**common, "reference": reference_spec(reference)}
     served: Mapping[str, Any] = {item.request_key: asdict(item) for item in artefacts}
     async with AsyncExitStack() as stack:
-        outputs = stack.enter_context(MemoryFile(_OUTPUT_BYTES, "musacoder-outputs"))
-        state = stack.enter_context(MemoryFile(_OUTPUT_BYTES, "musacoder-state"))
+        try:
+            outputs = stack.enter_context(MemoryFile(_OUTPUT_BYTES, "musacoder-outputs"))
+            state = stack.enter_context(MemoryFile(_OUTPUT_BYTES, "musacoder-state"))
+        except OSError as error:
+            raise InfraFault(
+                f"no memory file of {_OUTPUT_BYTES >> 30} GiB can be made: {error.strerror}; raise "
+                "the limit of file sizes (ulimit -f) or free memory"
+            ) from error
         fds = (outputs.fd, state.fd)
         judge = await stack.enter_async_context(
             worker.child("reference", spec, limits=trusted, sandbox=settings.sandbox, fds=fds)
