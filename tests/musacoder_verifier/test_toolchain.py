@@ -153,3 +153,13 @@ def test_a_toolkit_of_another_cuda_than_torchs(tmp_path: Path):
     assert sentence is not None
     assert "CUDA 13.2" in sentence
     assert "toolkit of CUDA 12" in sentence
+
+
+def test_a_script_on_the_path_is_not_the_home_of_a_toolkit(tmp_path: Path):
+    real = program(tmp_path / "cuda" / "bin" / "nvcc", f"echo '#$ TOP={tmp_path}/cuda' >&2")
+    (tmp_path / "local" / "include").mkdir(parents=True)
+    program(tmp_path / "local" / "bin" / "nvcc", f'exec {real} "$@"')
+    found = toolchain.cuda_toolkit(environment={"PATH": str(tmp_path / "local" / "bin")})
+    assert found is not None
+    assert found.home == str(tmp_path / "cuda")
+    assert found.compiler == str(real)

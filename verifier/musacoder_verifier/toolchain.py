@@ -22,6 +22,11 @@ _VERSION_SECONDS = 20.0
 _COMPILERS = ("g++", "clang++", "c++")
 
 
+# By which the home of a device compiler is known: a script in /usr/local/bin is no toolkit, though
+# there is a /usr/local/include.
+_HEADERS = {"nvcc": "cuda_runtime.h", "mcc": "musa_runtime.h"}
+
+
 class ToolchainError(Exception):
     """Something that a build needs is missing: one sentence with the command that installs it."""
 
@@ -260,7 +265,7 @@ def _at_home(program: str, found: str) -> Toolkit:
     """The toolkit of a compiler on PATH, which may be a link or a script that calls the real one:
     nvcc itself tells where it lives."""
     home = Path(found).resolve().parent.parent
-    if not (home / "include").is_dir():
+    if not (home / "include" / _HEADERS[program]).is_file():
         told = _told_home(found, Path(found).stat().st_mtime_ns)
         if told is not None and _executable(Path(told, "bin", program)):
             return Toolkit(str(Path(told, "bin", program)), told, "PATH")

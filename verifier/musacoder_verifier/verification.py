@@ -35,23 +35,9 @@ from musacoder_verifier.stages import (
 from musacoder_verifier.stages import compile as compiling
 from musacoder_verifier.stages import profile as profiling
 from musacoder_verifier.stages.side import Deadline, DeviceFull, InfraFault, StageStop, Turns
-from musacoder_verifier.verdict import (
-    CompileReport,
-    Finding,
-    StageName,
-    StageReport,
-)
+from musacoder_verifier.verdict import CompileReport, Finding, StageName, StageReport
 from musacoder_verifier.worker import Worker, WorkerError
 
-_SCOPE_PROBES = (
-    "leading dimension 1",
-    "leading dimension + 1",
-    "transposed strides",
-    "unaligned memory",
-    "float64",
-    "bfloat16",
-)
-_SCOPE_SECONDS = 20.0
 # What others may hold of a device before a lack of memory there is theirs, and how long they get.
 _OTHERS_SHARE = 1 / 16
 _OTHERS_SECONDS = 30.0
@@ -454,10 +440,7 @@ class Verification:
             return
         try:
             self.facts.correctness = await scope.probe(
-                children,
-                self.facts.correctness,
-                _SCOPE_PROBES,
-                Deadline.start("correctness", min(_SCOPE_SECONDS, self._timeout)),
+                children, self.facts.correctness, self._timeout
             )
         except (StageStop, DeviceFull, InfraFault):
             self.facts.not_checked.append("other shapes and dtypes")

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from musacoder_verifier import tools
+from musacoder_verifier.backends.base import Backend
 from musacoder_verifier.build_request import BuildRequest, SourceText, words
 from musacoder_verifier.diagnostics import virtual_name
 from musacoder_verifier.lanes import nvcc_steps, operators, std_names
-from musacoder_verifier.lanes.prepare import Prepared, facade_includes
+from musacoder_verifier.lanes.prepare import Prepared, facade_includes, runtime_library
 from musacoder_verifier.toolchain import Compiler, Toolkit
+from musacoder_verifier.worker import WorkerInfo
 
 UNIT = "device.cu"
 OBJECT = "device.o"
@@ -180,3 +182,19 @@ async def compile_unit(
         command = ["/bin/sh", "device.sh"]
     left = max(1.0, timeout - (time.monotonic() - started))
     return await tools.run(command, cwd=folder, timeout=left)
+
+
+def device_compiler(backend: Backend, info: WorkerInfo, host: Compiler) -> DeviceCompiler | None:
+    """None where the Backend takes no device sources or their compiler is not installed."""
+    toolkit = backend.toolkit([str(Path(info.torch_path).parent)])
+    if toolkit is None:
+        return None
+    packages = sorted(str(path) for path in Path(info.torch_path).parent.glob("nvidia/*/lib"))
+    return DeviceCompiler(
+        toolkit,
+        host,
+        backend.device_flags,
+        backend.host_flags,
+        runtime_library(info, toolkit),
+        (*toolkit.library_dirs, *packages),
+    )

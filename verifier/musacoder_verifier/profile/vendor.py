@@ -132,7 +132,10 @@ async def count(
         (folder / "spec.json").write_text(json.dumps(spec), encoding="utf-8")
         log = folder / "counters"
         command = profiler.command(
-            program, log, [settings.python, "-c", _RUN, str(RUNTIME), str(folder / "spec.json")]
+            program,
+            log,
+            # Unbuffered: the last line that it prints is taken for the reason.
+            [settings.python, "-u", "-c", _RUN, str(RUNTIME), str(folder / "spec.json")],
         )
         output = await _run(command, folder, timeout, settings, backend)
         if not profiler.parses:

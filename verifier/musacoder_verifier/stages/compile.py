@@ -20,7 +20,7 @@ from musacoder_verifier.build_request import Artefact, BuildRequest
 from musacoder_verifier.candidate import Candidate
 from musacoder_verifier.kernel_resources import KernelResources, ptxas_report
 from musacoder_verifier.lanes import fast, native, stock, vocabulary
-from musacoder_verifier.lanes.device import DeviceCompiler
+from musacoder_verifier.lanes.device import DeviceCompiler, device_compiler
 from musacoder_verifier.lanes.fast import LaneResult
 from musacoder_verifier.lanes.prepare import (
     Prepared,
@@ -28,7 +28,6 @@ from musacoder_verifier.lanes.prepare import (
     abi_flag,
     language_standard,
     prepare,
-    runtime_library,
     sources_digest,
 )
 from musacoder_verifier.stages import compile_faults
@@ -99,7 +98,7 @@ async def compile_requests(
         return _refused(missing, started)
     standard = await asyncio.to_thread(language_standard, worker_info)
     flags = (*chosen.host_flags, standard)
-    device = await asyncio.to_thread(_device_compiler, chosen, worker_info, host)
+    device = await asyncio.to_thread(device_compiler, chosen, worker_info, host)
     job = _Job(chosen, worker_info, host, device, flags, cache_dir, candidate, timeout, lane)
     turn = asyncio.Semaphore(_PARALLEL)
 
@@ -121,22 +120,6 @@ async def compile_requests(
     )
     artefacts = tuple(item.artefact for item in built if item.artefact is not None)
     return CompileOutcome(report, () if failure else artefacts, failure)
-
-
-def _device_compiler(backend: Backend, info: WorkerInfo, host: Compiler) -> DeviceCompiler | None:
-    """None where the Backend takes no device sources or their compiler is not installed."""
-    toolkit = backend.toolkit([str(Path(info.torch_path).parent)])
-    if toolkit is None:
-        return None
-    packages = sorted(str(path) for path in Path(info.torch_path).parent.glob("nvidia/*/lib"))
-    return DeviceCompiler(
-        toolkit,
-        host,
-        backend.device_flags,
-        backend.host_flags,
-        runtime_library(info, toolkit),
-        (*toolkit.library_dirs, *packages),
-    )
 
 
 def _refused(sentence: str, started: float) -> CompileOutcome:

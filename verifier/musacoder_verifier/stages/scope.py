@@ -8,14 +8,23 @@ from musacoder_verifier.stages.pair import Pair
 from musacoder_verifier.stages.side import Deadline, StageStop, started
 from musacoder_verifier.verdict import Correctness
 
+_PROBES = (
+    "leading dimension 1",
+    "leading dimension + 1",
+    "transposed strides",
+    "unaligned memory",
+    "float64",
+    "bfloat16",
+)
+_SECONDS = 20.0
 
-async def probe(
-    pair: Pair, correctness: Correctness, probes: tuple[str, ...], deadline: Deadline
-) -> Correctness:
+
+async def probe(pair: Pair, correctness: Correctness, timeout: float) -> Correctness:
     """Other shapes, strides and dtypes: holds, refuses or wrong; never a failure. Last of all,
     since a kernel that reads beyond its inputs may take its process along."""
     scope: dict[str, str] = {}
-
+    probes = _PROBES
+    deadline = Deadline.start("correctness", min(_SECONDS, timeout))
     left = [{"op": "probe", "probe": probe, "seed": pair.seed, "index": probe} for probe in probes]
     asked = None
     for place, probe in enumerate(probes):

@@ -58,3 +58,8 @@ def doubled(value: Any) -> Any:
         for leaf in structure
     ]
     return tensor_tree.rebuild(value, cast)
+
+
+def bytes_of(leaves: list[Any]) -> int:
+    """Of the tensors among them."""
+    return sum(t.numel() * t.element_size() for t in leaves if isinstance(t, torch.Tensor))

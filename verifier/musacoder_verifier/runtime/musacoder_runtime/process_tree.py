@@ -56,9 +56,9 @@ def _shared_memory(pid: int) -> int:
     return 0
 
 
-def kill_descendants(seconds: float = 2.0) -> None:
+def kill_descendants(seconds: float = 2.0) -> bool:
     """Kills and reaps everything below this process, which must be a subreaper; new ones that
-    start meanwhile too, until none is left or `seconds` are over."""
+    start meanwhile too, until none is left or `seconds` are over. Whether none is left."""
     deadline = time.monotonic() + seconds
     own = own_pid()
     while time.monotonic() < deadline:
@@ -71,5 +71,6 @@ def kill_descendants(seconds: float = 2.0) -> None:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
-            return
+            return True
         time.sleep(0.001)
+    return False

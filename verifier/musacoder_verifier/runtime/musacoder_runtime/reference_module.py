@@ -20,7 +20,7 @@ from musacoder_runtime.reference_inputs import ReferenceFault, names
 
 __all__ = [
     "FILE", "SEED", "ReferenceFault", "build", "construct", "initial_arguments", "inputs", "load",
-    "names", "versions",
+    "names", "unsteady", "versions",
 ]  # fmt: skip
 
 FILE = "<reference>"
@@ -78,6 +78,20 @@ def inputs(module: ModuleType, seed: int, distribution: str = recipes.OWN) -> li
     recipes.seed_everything(seed)
     given = reference_inputs.positional(module, module.get_inputs())
     return recipes.transform(given, distribution, seed)
+
+
+def unsteady(training: bool, same_under_same_seed: bool) -> ReferenceFault:
+    """Why no kernel can be compared with a Model whose result is not that of its inputs alone."""
+    if same_under_same_seed:
+        mode = "train" if training else "eval"
+        return ReferenceFault(
+            f"Model.forward draws random numbers in {mode} mode (dropout?), so no kernel can "
+            "be compared with it"
+        )
+    return ReferenceFault(
+        "Model.forward gives different results for the same inputs: it keeps state between "
+        "calls or is not deterministic"
+    )
 
 
 def versions() -> dict[str, str]:

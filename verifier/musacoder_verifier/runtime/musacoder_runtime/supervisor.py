@@ -128,10 +128,10 @@ class _Supervisor:
         with contextlib.suppress(OSError):
             ended = signal.SIGKILL if ended is None else ended
             self._status.send(json.dumps({"exit": ended, "reason": self._reason}).encode())
-        if os.getpid() != 1:
-            process_tree.kill_descendants()
+        # What a busy machine leaves here goes to the zygote, which hunts it when it hears so.
+        clean = os.getpid() == 1 or process_tree.kill_descendants()
         shutil.rmtree(self._temporary, ignore_errors=True)
-        os._exit(0)
+        os._exit(0 if clean else 1)
 
     def _follow_zygote(self) -> bool:
         """Takes the zygote's one word, that it has reaped the process between and is the parent

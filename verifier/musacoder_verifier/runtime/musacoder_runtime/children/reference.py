@@ -30,7 +30,7 @@ from musacoder_runtime import (
 from musacoder_runtime import runner as running
 from musacoder_runtime.channel import Channel
 from musacoder_runtime.children import probe
-from musacoder_runtime.expected import Flat, Trial, doubled, useful, varies
+from musacoder_runtime.expected import Flat, Trial, bytes_of, doubled, useful, varies
 from musacoder_runtime.judge import Comparison
 
 # A float64 run is slow. Calls come in random order, so that these few stand for the others.
@@ -172,7 +172,7 @@ class Judge:
                 raise reference_module.ReferenceFault(
                     f"Model.forward returns a {entry['type']}, which cannot be compared"
                 )
-        sizes = _bytes(tensor_tree.tensors(inputs)), _bytes(leaves)
+        sizes = bytes_of(tensor_tree.tensors(inputs)), bytes_of(leaves)
         self._sparing = self._sparing or self._device.crowded(sum(sizes))
         return {
             "digest": digest,
@@ -196,17 +196,8 @@ class Judge:
         other = self._run(inputs, seed + 1)
         if judge.compare_trees(other, first).passes:
             return
-        again = self._run(inputs, seed)
-        if judge.compare_trees(again, first).passes:
-            mode = "train" if self._runner.model.training else "eval"
-            raise reference_module.ReferenceFault(
-                f"Model.forward draws random numbers in {mode} mode (dropout?), so no kernel can "
-                "be compared with it"
-            )
-        raise reference_module.ReferenceFault(
-            "Model.forward gives different results for the same inputs: it keeps state between "
-            "calls or is not deterministic"
-        )
+        again = judge.compare_trees(self._run(inputs, seed), first).passes
+        raise reference_module.unsteady(self._runner.model.training, again)
 
     def _run(self, inputs: list[Any], seed: int) -> Flat:
         """Expected outputs on a copy of the inputs, as host tensors of their own memory."""
@@ -455,7 +446,3 @@ class Judge:
             if excused == _EXCUSED:
                 break
         return Comparison()
-
-
-def _bytes(leaves: list[Any]) -> int:
-    return sum(t.numel() * t.element_size() for t in leaves if isinstance(t, torch.Tensor))
