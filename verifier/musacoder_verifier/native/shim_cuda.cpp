@@ -5,6 +5,8 @@
 #include "errors.h"
 
 #ifdef MC_WITH_CUDA
+#include <stdexcept>
+
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
@@ -15,7 +17,9 @@ struct cublasContext;
 namespace at::cuda {
 C10_IMPORT cudaDeviceProp* getCurrentDeviceProperties();
 C10_IMPORT cudaDeviceProp* getDeviceProperties(c10::DeviceIndex device);
-C10_IMPORT cublasContext* getCurrentCUDABlasHandle();
+// Up to some version without the argument, then with it: the one that is there is called.
+C10_IMPORT __attribute__((weak)) cublasContext* getCurrentCUDABlasHandle();
+C10_IMPORT __attribute__((weak)) cublasContext* getCurrentCUDABlasHandle(bool setup);
 } // namespace at::cuda
 #endif
 
@@ -25,6 +29,14 @@ namespace {
 
 #ifdef MC_WITH_CUDA
 c10::DeviceIndex index_of(int device) { return static_cast<c10::DeviceIndex>(device); }
+
+cublasContext* blas_handle() {
+  cublasContext* (*plain)() = &at::cuda::getCurrentCUDABlasHandle;
+  cublasContext* (*set_up)(bool) = &at::cuda::getCurrentCUDABlasHandle;
+  if (plain != nullptr) return plain();
+  if (set_up != nullptr) return set_up(true);
+  throw std::runtime_error("this PyTorch has no cuBLAS handle");
+}
 
 void give(const c10::cuda::CUDAStream& made, int* device, void** stream) {
   *device = made.device_index();
@@ -95,7 +107,7 @@ int mc_cuda_device_properties(int device, void** properties) {
 }
 
 int mc_cuda_blas_handle(void** handle) {
-  return guarded([&] { *handle = at::cuda::getCurrentCUDABlasHandle(); });
+  return guarded([&] { *handle = blas_handle(); });
 }
 
 const char* mc_cuda_blas_status(int status) {
