@@ -24,6 +24,13 @@ class Unusable(Exception):
     """The command cannot run: one sentence that says what to do. Exit code 2."""
 
 
+def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
+    """A Reference and a Candidate as files, and the mode of both."""
+    parser.add_argument("reference", metavar="REFERENCE", type=Path)
+    parser.add_argument("candidate", metavar="CANDIDATE", type=Path)
+    parser.add_argument("--train", action="store_true", help="both sides in training mode")
+
+
 def add_verification_options(parser: argparse.ArgumentParser) -> None:
     defaults = Settings()
     parser.add_argument(

@@ -36,9 +36,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "against measured ceilings, and adds hardware counters where this user may read them "
         "(ncu on NVIDIA GPUs). Exit code 1: the Verdict is not ok, so nothing was profiled.",
     )
-    parser.add_argument("reference", metavar="REFERENCE", type=Path)
-    parser.add_argument("candidate", metavar="CANDIDATE", type=Path)
-    parser.add_argument("--train", action="store_true", help="both sides in training mode")
+    options.add_pair_arguments(parser)
     parser.add_argument(
         "--counters",
         action=argparse.BooleanOptionalAction,

@@ -32,9 +32,7 @@ def add_parser(subparsers: Subparsers) -> None:
         description="REFERENCE is a module in KernelBench's convention (Model, get_inputs, "
         "get_init_inputs), CANDIDATE one with ModelNew. Exit code 1: the Verdict is not ok.",
     )
-    parser.add_argument("reference", metavar="REFERENCE", type=Path)
-    parser.add_argument("candidate", metavar="CANDIDATE", type=Path)
-    parser.add_argument("--train", action="store_true", help="both sides in training mode")
+    options.add_pair_arguments(parser)
     options.add_verification_options(parser)
     options.add_kernelbench_options(parser)
     parser.set_defaults(run=run)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -71,6 +71,20 @@ class Turns:
         self.holder: object | None = None
         self.full = False  # the memory did not even last for one side alone
 
+    @asynccontextmanager
+    async def hold(self, side: object, rest: Callable[[], Awaitable[Any]]) -> AsyncIterator[None]:
+        """`side` is alone on the device; `rest` gives its memory back. Nests."""
+        if self.holder is side:
+            yield
+            return
+        async with self.lock:
+            self.holder = side
+            try:
+                yield
+                await rest()
+            finally:
+                self.holder = None
+
 
 class CandidateSide:
     """The candidate child. Everything that it says is untrusted. With `turns`, it is alone on the
@@ -92,16 +106,13 @@ class CandidateSide:
     @asynccontextmanager
     async def turn(self, deadline: Deadline) -> AsyncIterator[None]:
         """Keep the device for several questions."""
-        if self._turns is None or self._turns.holder is self:
+        if self._turns is None:
             yield
             return
-        async with self._turns.lock:
-            self._turns.holder = self
-            try:
-                yield
-                await self._ask({"op": "rest"}, deadline, "giving memory back")
-            finally:
-                self._turns.holder = None
+        async with self._turns.hold(
+            self, lambda: self._ask({"op": "rest"}, deadline, "giving memory back")
+        ):
+            yield
 
     async def _ask(
         self, message: dict[str, Any], deadline: Deadline, doing: str
@@ -212,16 +223,13 @@ class ReferenceSide:
     @asynccontextmanager
     async def turn(self, deadline: Deadline) -> AsyncIterator[None]:
         """Keep the device for several questions."""
-        if self._turns is None or self._turns.holder is self:
+        if self._turns is None:
             yield
             return
-        async with self._turns.lock:
-            self._turns.holder = self
-            try:
-                yield
-                await self._ask({"op": "rest"}, deadline, runs_user_code=False)
-            finally:
-                self._turns.holder = None
+        async with self._turns.hold(
+            self, lambda: self._ask({"op": "rest"}, deadline, runs_user_code=False)
+        ):
+            yield
 
     async def _ask(
         self, message: dict[str, Any], deadline: Deadline, *, runs_user_code: bool

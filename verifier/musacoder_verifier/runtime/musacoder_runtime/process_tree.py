@@ -1,4 +1,4 @@
-"""Descendants of this process as /proc shows them, and the memory they hold."""
+"""Descendants and threads of this process as /proc shows them, and what they hold and compute."""
 
 from __future__ import annotations
 
@@ -54,6 +54,21 @@ def _shared_memory(pid: int) -> int:
             if line.startswith("RssShmem:"):
                 return int(line.split()[1]) * 1024
     return 0
+
+
+def thread_work() -> int:
+    """Nanoseconds that threads of this process other than its first have computed so far."""
+    own = str(os.getpid())
+    total = 0
+    for thread in os.listdir("/proc/self/task"):
+        if thread == own:
+            continue
+        try:
+            with open(f"/proc/self/task/{thread}/schedstat", encoding="ascii") as file:
+                total += int(file.read().split()[0])
+        except (OSError, IndexError, ValueError):  # the thread has just ended
+            continue
+    return total
 
 
 def kill_descendants(seconds: float = 2.0) -> bool:

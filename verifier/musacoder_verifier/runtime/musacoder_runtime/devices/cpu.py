@@ -12,6 +12,7 @@ from typing import Any, Callable, ContextManager, Iterator, List, Optional, Tupl
 
 import torch
 
+from musacoder_runtime import process_tree
 from musacoder_runtime.devices import Times
 
 _clock = time.perf_counter_ns
@@ -151,16 +152,7 @@ class Cpu:
         return False
 
     def background_work(self) -> int:
-        own = str(os.getpid())
-        total = 0
-        for task in Path("/proc/self/task").iterdir():
-            if task.name == own:
-                continue
-            try:
-                total += int((task / "schedstat").read_text(encoding="ascii").split()[0])
-            except (OSError, IndexError, ValueError):  # the thread has just ended
-                continue
-        return total
+        return process_tree.thread_work()
 
 
 def set_extension_threads(threads: int) -> None:

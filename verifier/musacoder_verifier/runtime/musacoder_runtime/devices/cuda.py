@@ -11,12 +11,11 @@ import ctypes
 import os
 import time
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, Callable, ContextManager, Iterator, List, Optional, Tuple
 
 import torch
 
-from musacoder_runtime import tensor_tree
+from musacoder_runtime import process_tree, tensor_tree
 from musacoder_runtime.devices import Times
 
 _clock = time.perf_counter_ns
@@ -306,16 +305,7 @@ class Cuda:
 
     def background_work(self) -> int:
         """CUDA's own threads sleep; what computes beside is the Candidate's."""
-        own = str(os.getpid())
-        total = 0
-        for task in Path("/proc/self/task").iterdir():
-            if task.name == own:
-                continue
-            try:
-                total += int((task / "schedstat").read_text(encoding="ascii").split()[0])
-            except (OSError, IndexError, ValueError):  # the thread has just ended
-                continue
-        return total
+        return process_tree.thread_work()
 
 
 def _loaded(stem: str) -> Optional[str]:
